@@ -80,7 +80,7 @@ static bool is_removed(const struct mu_agent *agent)
     return agent->segment && mu_segment_is_whole(agent->segment) && mu_segment_is_removed(agent->segment);
 }
 
-static void *watch(void *arg)
+static void *deaths_watch(void *arg)
 {
     struct mu_agent *agent = arg;
     struct mu_bridge *bridge = agent->bridge && !agent->adopted ? agent->bridge->bridge : NULL;
@@ -125,7 +125,7 @@ void mu_agent_watch_job(struct mu_agent *agent)
         return;
     }
     observer_state(agent)->beats = calloc(agent->num_tasks, sizeof *observer_state(agent)->beats);
-    if (observer_state(agent)->beats && pthread_create(&observer_state(agent)->watcher, NULL, watch, agent) == 0)
+    if (observer_state(agent)->beats && pthread_create(&observer_state(agent)->watcher, NULL, deaths_watch, agent) == 0)
         observer_state(agent)->watching = 1;
 }
 
@@ -206,7 +206,7 @@ static enum muster_status make_and_name(struct mu_agent *agent, const struct mus
     return status;
 }
 
-static enum muster_status create(struct mu_agent *agent)
+static enum muster_status segment_create(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
     struct muster_segment_config config = {
@@ -287,7 +287,7 @@ int mu_agent_be_there(struct mu_agent *agent)
 
 int mu_agent_open_job(struct mu_agent *agent)
 {
-    enum muster_status status = create(agent);
+    enum muster_status status = segment_create(agent);
 
     if (status != MUSTER_OK) {
         say_not_created(agent, status);

@@ -115,12 +115,13 @@ struct mu_agent {
     int (*is_over)(struct mu_agent *agent); /* the job, though no task of the launcher's says so; NULL: tasks say it */
     enum mu_agent_event (*open)(struct mu_agent *agent); /* make an attempt's job: what has come of it */
     uint64_t timeout_at, kill_at;                        /* UINT64_MAX: not set */
-    uint64_t give_up_at;      /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
-    uint64_t suspend_until;   /* other hosts are to say until then that they have stopped; UINT64_MAX: nothing */
-    pid_t suspend_owner;      /* who gets the terminal back afterwards; 0: nobody had it */
-    _Atomic int is_suspended; /* process-local, a follower's: its tasks are not expected to beat; watch() looks */
-    uint64_t deadline;        /* of all attempts together; UINT64_MAX: none */
-    int end_signal;           /* the signal that ended the job; 0: none */
+    uint64_t give_up_at;    /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
+    uint64_t suspend_until; /* other hosts are to say until then that they have stopped; UINT64_MAX: nothing */
+    pid_t suspend_owner;    /* who gets the terminal back afterwards; 0: nobody had it */
+    _Atomic int
+        is_suspended;  /* process-local, a follower's: its tasks are not expected to beat; deaths_watch() looks */
+    uint64_t deadline; /* of all attempts together; UINT64_MAX: none */
+    int end_signal;    /* the signal that ended the job; 0: none */
     uint64_t interrupted_at;
     int told_to_end;       /* by a signal, whatever had ended the job before: it is not started again */
     int timed_out, broken; /* broken: the launcher itself cannot go on */

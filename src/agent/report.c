@@ -166,7 +166,7 @@ void mu_agent_say_bindings(struct mu_agent *agent)
     free(text);
 }
 
-static void report(struct mu_agent *agent)
+static void report_write(struct mu_agent *agent)
 {
     char *text = NULL;
     size_t size;
@@ -186,7 +186,7 @@ void mu_agent_say_timeout(struct mu_agent *agent)
     mu_components_report(agent);
     mu_agent_say("timed out after %.6g s with %u of %u tasks running: ending the job",
                  (double)agent->options->timeout_ns / 1e9, mu_agent_running_everywhere(agent), agent->num_tasks);
-    report(agent);
+    report_write(agent);
 }
 
 /* What a task has failed with; 0: it has not, or was ended by the launcher and is not the root cause itself. */

@@ -31,7 +31,7 @@ void mu_agent_call_me(const char *name)
 }
 
 /* Write what fits; a pipe that can be written takes a page. The lock is held. */
-static void flush(int patience_ms)
+static void lines_flush(int patience_ms)
 {
     while (unsaid.len > 0) {
         struct pollfd pfd = {.fd = 2, .events = POLLOUT};
@@ -63,13 +63,13 @@ void mu_agent_write(const char *text, size_t len)
     if (len == 0) /* realloc() to nothing would free */
         return;
     pthread_mutex_lock(&unsaid.lock);
-    flush(0);
+    lines_flush(0);
     if (unsaid.len + len <= UNSAID_MAX && (more = realloc(unsaid.text, unsaid.len + len))) {
         unsaid.text = more;
         memcpy(unsaid.text + unsaid.len, text, len);
         unsaid.len += len;
     } /* else it is lost: whoever reads so little will not miss it */
-    flush(0);
+    lines_flush(0);
     pthread_mutex_unlock(&unsaid.lock);
 }
 
@@ -80,9 +80,9 @@ int mu_agent_flush(uint64_t until_ns)
 
     pthread_mutex_lock(&unsaid.lock);
     if (until_ns == UINT64_MAX)
-        flush(-1);
+        lines_flush(-1);
     else
-        flush(until_ns > now ? (int)((until_ns - now) / 1000000) : 0);
+        lines_flush(until_ns > now ? (int)((until_ns - now) / 1000000) : 0);
     left = unsaid.len;
     if (until_ns) {
         free(unsaid.text);

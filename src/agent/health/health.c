@@ -39,8 +39,8 @@ struct mu_health {
 
 /* ---- whom it concerns -------------------------------------------------------------------------------------------- */
 
-static enum mu_health_use uses(const struct mu_health *health, const struct mu_agent_task *task,
-                               const struct mu_health_record *record)
+static enum mu_health_use record_use(const struct mu_health *health, const struct mu_agent_task *task,
+                                     const struct mu_health_record *record)
 {
     struct pollfd ended = {.fd = task->pidfd, .events = POLLIN};
     char path[64], *text = malloc(ENVIRONMENT_MAX);
@@ -70,7 +70,7 @@ static uint32_t find_tasks(const struct mu_health *health, const struct mu_healt
 
         if (!mu_agent_has_task(agent, i) || !agent->tasks[i].started || agent->tasks[i].ended)
             continue;
-        use = uses(health, &agent->tasks[i], record);
+        use = record_use(health, &agent->tasks[i], record);
         if (use == MU_HEALTH_USES_NOT)
             continue;
         *ret_guessed |= use == MU_HEALTH_USE_NOT_TOLD;
@@ -245,7 +245,7 @@ static void read_records(uv_poll_t *poll, int status, int events)
     end_watcher(health);
 }
 
-static void closed(uv_handle_t *handle)
+static void on_process_closed(uv_handle_t *handle)
 {
     struct mu_health *health = handle->data;
 
@@ -265,7 +265,7 @@ static int is_worth_it(void)
     return getenv("MUSTER_NVML") || access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
 }
 
-static int spawn(struct mu_health *health, int write_end)
+static int check_spawn(struct mu_health *health, int write_end)
 {
     struct mu_agent *agent = health->agent;
     struct mu_launch_failure failure;
@@ -314,7 +314,7 @@ void mu_health_start(struct mu_agent *agent)
     health->fd = fds[0];
     health->pidfd = -1;
     agent->health = health;
-    if (spawn(health, fds[1]) == 0)
+    if (check_spawn(health, fds[1]) == 0)
         uv_poll_start(&health->poll, UV_READABLE, read_records);
     close(fds[1]);
 }
@@ -327,7 +327,7 @@ void mu_health_stop(struct mu_agent *agent)
         return;
     agent->health = NULL;
     end_watcher(health);
-    uv_close((uv_handle_t *)&health->poll, closed);
+    uv_close((uv_handle_t *)&health->poll, on_process_closed);
 }
 
 static void health_started(struct mu_agent *agent, uint32_t first, uint32_t count)

@@ -31,7 +31,7 @@ struct watch {
     nvml_event_set set;
 };
 
-static void tell(const struct watch *watch, struct mu_health_record *record)
+static void record_tell(const struct watch *watch, struct mu_health_record *record)
 {
     ssize_t n;
 
@@ -54,13 +54,13 @@ static void tell_gpu(struct watch *watch, uint32_t index)
     memcpy(record.uuid, gpu.uuid, sizeof record.uuid);
     memcpy(record.name, gpu.name, sizeof record.name);
     record.is_refused = gpu.refused != 0;
-    tell(watch, &record);
+    record_tell(watch, &record);
     count = mu_nvml_parts(&watch->nvml, index, watch->handles[index], parts);
     for (size_t i = 0; i < count; i++) {
         record.kind = MU_HEALTH_PART;
         record.gpu_instance = parts[i].gpu_instance;
         memcpy(record.uuid, parts[i].uuid, sizeof record.uuid);
-        tell(watch, &record);
+        record_tell(watch, &record);
     }
 }
 
@@ -104,7 +104,7 @@ static int find_lost(struct watch *watch)
         if (!watch->handles[i] || !is_lost(watch, watch->handles[i]))
             continue;
         watch->handles[i] = NULL;
-        tell(watch, &record);
+        record_tell(watch, &record);
         found = 1;
     }
     return found;
@@ -119,17 +119,17 @@ static void tell_event(const struct watch *watch, const struct nvml_event *event
         record.gpu_instance = (int32_t)event->gpu_instance;
     for (record.gpu = 0; record.gpu < watch->count; record.gpu++)
         if (event->device && watch->handles[record.gpu] == event->device) {
-            tell(watch, &record);
+            record_tell(watch, &record);
             return;
         }
 }
 
-static _Noreturn void give_up(const struct watch *watch, int rc)
+static _Noreturn void watch_give_up(const struct watch *watch, int rc)
 {
     struct mu_health_record record = {.kind = MU_HEALTH_END, .gpu_instance = -1};
 
     snprintf(record.text, sizeof record.text, "%s (%d)", mu_nvml_words(&watch->nvml, rc), rc);
-    tell(watch, &record);
+    record_tell(watch, &record);
     _exit(0);
 }
 
@@ -152,7 +152,7 @@ static _Noreturn void wait_for_events(struct watch *watch)
             continue;
         }
         if (gone || ++errors == ERRORS_MAX) /* none is left, or nothing helps */
-            give_up(watch, rc);
+            watch_give_up(watch, rc);
         poll(NULL, 0, WAIT_MS);
     }
 }
@@ -179,6 +179,6 @@ int mu_health_main(int argc, char **argv)
         tell_gpu(&watch, i);
     if (make_set(&watch))
         return 0;
-    tell(&watch, &ready);
+    record_tell(&watch, &ready);
     wait_for_events(&watch);
 }

@@ -46,7 +46,7 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
     }
 }
 
-static void give_up(struct mu_agent *agent, const char *what, const char *why)
+static void follower_give_up(struct mu_agent *agent, const char *what, const char *why)
 {
     struct mu_agent_bridge *b = agent->bridge;
 
@@ -63,12 +63,12 @@ static void give_up(struct mu_agent *agent, const char *what, const char *why)
 
 void mu_agent_leader_lost(struct mu_agent *agent, const char *why)
 {
-    give_up(agent, "the leader is lost", why);
+    follower_give_up(agent, "the leader is lost", why);
 }
 
 void mu_agent_input_ended(struct mu_agent *agent)
 {
-    give_up(agent, "standard input has ended", "with --key-file - that is the launcher's death");
+    follower_give_up(agent, "standard input has ended", "with --key-file - that is the launcher's death");
 }
 
 void mu_agent_leader_moved(struct mu_agent *agent, int is_up, const char *why)

@@ -217,7 +217,7 @@ void mu_agent_go(struct mu_agent_hosts *hosts)
     hosts->met = NULL;
 }
 
-static void *meet(void *arg)
+static void *hosts_meet(void *arg)
 {
     struct mu_agent *agent = arg;
     struct mu_agent_bridge *b = agent->bridge;
@@ -256,7 +256,7 @@ static void remove_address(const struct mu_agent_hosts *hosts)
 }
 
 /* What the leader says to those that come, and where it waits for them. */
-static int prepare(struct mu_agent *agent)
+static int meeting_prepare(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
     const struct mu_agent_hosts *hosts = b->options;
@@ -317,9 +317,9 @@ static int meeting_begin(struct mu_agent *agent)
         mu_agent_say("out of memory");
         return -1;
     }
-    if (prepare(agent) || mu_agent_hear_mail(agent))
+    if (meeting_prepare(agent) || mu_agent_hear_mail(agent))
         return -1;
-    error = pthread_create(&b->meeter, NULL, meet, agent);
+    error = pthread_create(&b->meeter, NULL, hosts_meet, agent);
     if (error) {
         mu_agent_say("cannot wait for the other hosts: %s", strerror(error));
         return -1;

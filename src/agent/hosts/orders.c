@@ -18,7 +18,7 @@
 enum { ORDERS_FORM = 4, WORDS_MAX = 1 << 20, TEXT_MAX = 1 << 20 };
 
 /* Which of the leader's variables are not for another host. */
-static int stays(const char *variable)
+static int variable_stays(const char *variable)
 {
     static const char *const names[] = {"DISPLAY",         "HOST",       "HOSTNAME", "MUSTER_KEY",
                                         "MUSTER_KEY_FILE", "OLDPWD",     "PWD",      "SHLVL",
@@ -67,7 +67,7 @@ void mu_agent_orders_pack(struct mu_pack *p, const struct mu_agent_orders *order
         return;
     mu_pack_text(p, orders->directory);
     pack_list(p, orders->words, NULL);
-    pack_list(p, orders->env, stays);
+    pack_list(p, orders->env, variable_stays);
 }
 
 /* malloc()ed; NULL: it cannot be read. */

@@ -224,7 +224,7 @@ int mu_agent_set_part(const struct mu_agent *agent, struct mu_launch_job *job)
  */
 
 /* One word as a shell would have to be given it: the other side of rsh mostly is one. */
-static char *quoted(const char *word)
+static char *word_quoted(const char *word)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./_-";
     char *text = NULL;
@@ -251,13 +251,13 @@ static char *quoted(const char *word)
 
 struct command {
     char *words[WORDS_MAX + 1], *rsh;
-    int own_from; /* those from here on were made by quoted() */
+    int own_from; /* those from here on were made by word_quoted() */
     int count, failed;
 };
 
 static void add_word(struct command *command, const char *word)
 {
-    char *text = quoted(word);
+    char *text = word_quoted(word);
 
     command->failed |= !text || command->count >= WORDS_MAX;
     if (!command->failed)
@@ -266,7 +266,7 @@ static void add_word(struct command *command, const char *word)
         free(text);
 }
 
-static void forget(struct command *command)
+static void command_forget(struct command *command)
 {
     for (int i = command->own_from; i < command->count; i++)
         free(command->words[i]);
@@ -394,7 +394,7 @@ static void close_all(int *fds, int count)
             close(fds[i]);
 }
 
-static int spawn(struct mu_agent *agent, uint32_t host, struct command *command, int stdio[3])
+static int command_spawn(struct mu_agent *agent, uint32_t host, struct command *command, int stdio[3])
 {
     struct mu_agent_bridge *b = agent->bridge;
     struct mu_launch_failure failure;
@@ -450,13 +450,13 @@ static int start_one(struct mu_agent *agent, uint32_t host)
     if (rc)
         mu_agent_say("cannot start host %s: %s", b->hosts[host].name, strerror(errno));
     else
-        rc = spawn(agent, host, &command, fds);
+        rc = command_spawn(agent, host, &command, fds);
     close_all(fds, rc ? 4 : 3);
     if (rc == 0) {
         fcntl(fds[3], F_SETFL, O_NONBLOCK);
         b->hosts[host].input = fds[3];
     }
-    forget(&command);
+    command_forget(&command);
     return rc ? -1 : 0;
 }
 

@@ -48,12 +48,12 @@ static struct sights_state *sights_state(const struct mu_agent *agent)
 
 /* ---- as bytes ---------------------------------------------------------------------------------------------------- */
 
-static uint64_t age(uint64_t when, uint64_t now)
+static uint64_t age_of(uint64_t when, uint64_t now)
 {
     return !when ? 0 : when < now ? now - when : 1;
 }
 
-static uint64_t when(uint64_t age, uint64_t now)
+static uint64_t time_of(uint64_t age, uint64_t now)
 {
     return age && age < now ? now - age : 0;
 }
@@ -64,8 +64,8 @@ void mu_sight_pack(struct mu_pack *p, const struct mu_sight *sight, uint64_t now
     mu_pack_u64(p, sight->incarnation);
     mu_pack_u32(p, sight->pid);
     mu_pack_u8(p, (uint8_t)sight->letter);
-    mu_pack_u64(p, age(sight->ran, now));
-    mu_pack_u64(p, age(sight->since, now));
+    mu_pack_u64(p, age_of(sight->ran, now));
+    mu_pack_u64(p, age_of(sight->since, now));
     mu_pack_text(p, sight->waiting);
 }
 
@@ -75,8 +75,8 @@ bool mu_sight_unpack(struct mu_unpack *u, uint64_t now, struct mu_sight *ret_sig
     ret_sight->incarnation = mu_unpack_u64(u);
     ret_sight->pid = mu_unpack_u32(u);
     ret_sight->letter = (char)mu_unpack_u8(u);
-    ret_sight->ran = when(mu_unpack_u64(u), now);
-    ret_sight->since = when(mu_unpack_u64(u), now);
+    ret_sight->ran = time_of(mu_unpack_u64(u), now);
+    ret_sight->since = time_of(mu_unpack_u64(u), now);
     mu_unpack_text(u, ret_sight->waiting, sizeof ret_sight->waiting);
     return !u->failed;
 }
@@ -118,8 +118,8 @@ static uint32_t unjoined_pid(const struct mu_agent_task *task, const struct must
     return info->attempt && mu_process_start(task->pid) <= start ? 0 : (uint32_t)task->pid;
 }
 
-static struct mu_sight see(struct mu_agent_sights *s, const struct mu_agent *agent, uint32_t i,
-                           const struct mu_activity_clock *clock)
+static struct mu_sight task_see(struct mu_agent_sights *s, const struct mu_agent *agent, uint32_t i,
+                                const struct mu_activity_clock *clock)
 {
     const struct muster_task_info *info = &s->infos[i];
     uint32_t pid = unjoined_pid(&agent->tasks[agent->first_task + i], info, s->starts[i]);
@@ -152,7 +152,7 @@ static bool is_worth_telling(const struct mu_sight *sight)
     return sight->waiting[0] || (sight->letter && sight->letter != 'R');
 }
 
-static void tell(struct mu_agent *agent, uint64_t now)
+static void sights_tell(struct mu_agent *agent, uint64_t now)
 {
     struct mu_agent_sights *s = sights_state(agent)->sights;
     struct mu_pack what = {.bytes = NULL};
@@ -170,7 +170,7 @@ static void tell(struct mu_agent *agent, uint64_t now)
     mu_pack_done(&what);
 }
 
-static void look(uv_timer_t *timer)
+static void on_sights_timer(uv_timer_t *timer)
 {
     struct mu_agent *agent = timer->loop->data;
     struct mu_agent_sights *s = sights_state(agent)->sights;
@@ -183,7 +183,7 @@ static void look(uv_timer_t *timer)
         return;
     mu_activity_clock(&clock);
     for (uint32_t i = 0; i < agent->local_tasks; i++) {
-        struct mu_sight sight = see(s, agent, i, &clock);
+        struct mu_sight sight = task_see(s, agent, i, &clock);
 
         if (!is_as_told(&s->told[i], &sight)) {
             s->told[i] = sight;
@@ -191,7 +191,7 @@ static void look(uv_timer_t *timer)
         }
     }
     if (has_changed)
-        tell(agent, clock.now);
+        sights_tell(agent, clock.now);
     s->looked = clock.now;
 }
 
@@ -219,7 +219,7 @@ void mu_agent_begin_sights(struct mu_agent *agent)
     sights_state(agent)->has_timer = 1;
     pause = LOOK_MS + (pause < LOOK_MS_OF_TASKS_MAX ? pause : LOOK_MS_OF_TASKS_MAX);
     pause += (uint64_t)agent->options->hosts->nodes * LOOK_MS_A_HOST;
-    uv_timer_start(&sights_state(agent)->timer, look, pause, pause);
+    uv_timer_start(&sights_state(agent)->timer, on_sights_timer, pause, pause);
 }
 
 void mu_agent_end_sights(struct mu_agent *agent)

@@ -22,7 +22,7 @@ static int take_port(const char *text, unsigned *ret_port)
     return 0;
 }
 
-static int fill(const char *host, unsigned port, int is_v6, struct sockaddr_storage *ret_socket)
+static int address_fill(const char *host, unsigned port, int is_v6, struct sockaddr_storage *ret_socket)
 {
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret_socket;
     struct sockaddr_in *v4 = (struct sockaddr_in *)ret_socket;
@@ -66,7 +66,7 @@ int mu_metrics_address_parse(const char *text, struct mu_metrics_address *ret_ad
         snprintf(host, sizeof host, "127.0.0.1");
     else if (!is_v6 && strcmp(host, "*") == 0)
         snprintf(host, sizeof host, "0.0.0.0");
-    if (fill(host, port, is_v6, &ret_address->socket) == 0)
+    if (address_fill(host, port, is_v6, &ret_address->socket) == 0)
         return 0;
     snprintf(why, why_size, "'%.60s' is no numeric address%s", host,
              !is_v6 && strchr(host, ':') ? "; put IPv6 in brackets: [::1]:9464"

@@ -15,7 +15,7 @@
 #define LINGER_BYTES 65536u
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer);
-static void answer(struct mu_connection *c, int status, const char *type, struct mu_body *body, int is_head);
+static void request_answer(struct mu_connection *c, int status, const char *type, struct mu_body *body, int is_head);
 
 void mu_body_drop(struct mu_body *body)
 {
@@ -129,7 +129,7 @@ static struct mu_body *current_body(struct mu_metrics *metrics)
     return metrics->body;
 }
 
-static void route(struct mu_connection *c, const struct mu_http_request *request)
+static void request_route(struct mu_connection *c, const struct mu_http_request *request)
 {
     static const char plain[] = "text/plain; charset=utf-8";
     int is_head = strcmp(request->method, "HEAD") == 0;
@@ -137,16 +137,16 @@ static void route(struct mu_connection *c, const struct mu_http_request *request
 
     c->keep_alive = request->keep_alive && !request->has_body;
     if (!is_head && strcmp(request->method, "GET") != 0) {
-        answer(c, 405, plain, NULL, 0);
+        request_answer(c, 405, plain, NULL, 0);
     } else if (request->has_body) {
-        answer(c, 400, plain, NULL, is_head);
+        request_answer(c, 400, plain, NULL, is_head);
     } else if (strcmp(request->path, "/healthz") == 0) {
-        answer(c, 200, plain, NULL, is_head);
+        request_answer(c, 200, plain, NULL, is_head);
     } else if (strcmp(request->path, "/metrics") == 0) {
         body = current_body(c->metrics);
-        answer(c, body ? 200 : 503, body ? "text/plain; version=0.0.4; charset=utf-8" : plain, body, is_head);
+        request_answer(c, body ? 200 : 503, body ? "text/plain; version=0.0.4; charset=utf-8" : plain, body, is_head);
     } else {
-        answer(c, 404, plain, NULL, is_head);
+        request_answer(c, 404, plain, NULL, is_head);
     }
 }
 
@@ -161,11 +161,11 @@ static void look_for_request(struct mu_connection *c)
     } else if ((used = mu_http_parse(c->in, c->have, &request)) < 0) {
         c->have = 0;
         c->keep_alive = 0;
-        answer(c, (int)-used, "text/plain; charset=utf-8", NULL, 0);
+        request_answer(c, (int)-used, "text/plain; charset=utf-8", NULL, 0);
     } else if (used > 0) {
         c->have -= (size_t)used;
         memmove(c->in, c->in + used, c->have);
-        route(c, &request);
+        request_route(c, &request);
     }
 }
 
@@ -195,7 +195,7 @@ static void on_written(uv_write_t *write, int status)
 }
 
 /* Takes the reference to `body`; without one the body is the status's name. */
-static void answer(struct mu_connection *c, int status, const char *type, struct mu_body *body, int is_head)
+static void request_answer(struct mu_connection *c, int status, const char *type, struct mu_body *body, int is_head)
 {
     const char *word = status == 200 ? "ok" : mu_http_reason(status);
     size_t len = body ? body->len : strlen(word) + 1;

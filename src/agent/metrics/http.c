@@ -15,7 +15,7 @@ struct text {
     size_t len;
 };
 
-static int equals(struct text text, const char *word)
+static int text_equals(struct text text, const char *word)
 {
     return text.len == strlen(word) && strncasecmp(text.at, word, text.len) == 0;
 }
@@ -49,7 +49,7 @@ static int next_line(const char *data, size_t len, size_t *at, struct text *ret_
     return 1;
 }
 
-static int copy(struct text text, char *buffer, size_t size)
+static int text_copy(struct text text, char *buffer, size_t size)
 {
     if (text.len >= size)
         return -1;
@@ -67,12 +67,12 @@ static int take_target(struct text target, struct mu_http_request *request)
         slash = memchr(target.at + 7, '/', target.len - 7);
         target = slash ? (struct text){slash, target.len - (size_t)(slash - target.at)} : (struct text){"/", 1};
     }
-    if (target.len == 0 || (target.at[0] != '/' && !equals(target, "*")))
+    if (target.len == 0 || (target.at[0] != '/' && !text_equals(target, "*")))
         return -400;
     end = memchr(target.at, '?', target.len);
     if (end)
         target.len = (size_t)(end - target.at);
-    return copy(target, request->path, sizeof request->path) ? -414 : 0;
+    return text_copy(target, request->path, sizeof request->path) ? -414 : 0;
 }
 
 static int take_request_line(struct text line, struct mu_http_request *request)
@@ -87,7 +87,7 @@ static int take_request_line(struct text line, struct mu_http_request *request)
     target = (struct text){first + 1, (size_t)(last - first) - 1};
     version = (struct text){last + 1, line.len - (size_t)(last - line.at) - 1};
     if (!is_token(method) || memchr(target.at, ' ', target.len) ||
-        copy(method, request->method, sizeof request->method))
+        text_copy(method, request->method, sizeof request->method))
         return -400;
     if (version.len != 8 || memcmp(version.at, "HTTP/", 5) != 0 || version.at[6] != '.' || version.at[5] < '0' ||
         version.at[5] > '9' || version.at[7] < '0' || version.at[7] > '9')
@@ -115,9 +115,9 @@ static void take_connection(struct text value, struct mu_http_request *request)
             word.at++;
         while (word.len > 0 && (word.at[word.len - 1] == ' ' || word.at[word.len - 1] == '\t'))
             word.len--;
-        if (equals(word, "close"))
+        if (text_equals(word, "close"))
             request->keep_alive = 0;
-        else if (equals(word, "keep-alive"))
+        else if (text_equals(word, "keep-alive"))
             request->keep_alive = 1;
     }
 }
@@ -143,13 +143,13 @@ static int take_header(struct text line, struct mu_http_request *request, struct
         value.at++;
     while (value.len > 0 && (value.at[value.len - 1] == ' ' || value.at[value.len - 1] == '\t'))
         value.len--;
-    if (equals(name, "connection"))
+    if (text_equals(name, "connection"))
         take_connection(value, request);
-    else if (equals(name, "host") && ++seen->hosts > 1)
+    else if (text_equals(name, "host") && ++seen->hosts > 1)
         return -400;
-    else if (equals(name, "transfer-encoding"))
+    else if (text_equals(name, "transfer-encoding"))
         request->has_body = 1;
-    else if (equals(name, "content-length")) {
+    else if (text_equals(name, "content-length")) {
         if (++seen->lengths > 1 || value.len == 0 || value.len > 18)
             return -400;
         for (size_t i = 0; i < value.len; i++) {

@@ -72,7 +72,7 @@ static void on_refused(uv_handle_t *handle)
 }
 
 /* No memory for a connection. It must be accepted all the same: until then libuv takes no other. */
-static void refuse(struct mu_metrics *metrics)
+static void connection_refuse(struct mu_metrics *metrics)
 {
     if (metrics->refusing || init_handle(metrics, &metrics->refused))
         return;
@@ -93,7 +93,7 @@ static void on_connection(uv_stream_t *listener, int status)
     c = mu_connection_new(metrics);
     if (!c || init_handle(metrics, &c->handle)) {
         mu_connection_free(metrics, c);
-        refuse(metrics);
+        connection_refuse(metrics);
         return;
     }
     metrics->open++;

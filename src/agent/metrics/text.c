@@ -23,7 +23,7 @@
 #include "launch/launch.h"
 #include "segment/host_view.h"
 
-#define PIECE_MAX 512 /* bytes that one put() may add */
+#define PIECE_MAX 512 /* bytes that one text_put() may add */
 
 struct beat {
     uint64_t counter, incarnation, changed_ns;
@@ -48,7 +48,7 @@ struct text {
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-static void reserve(struct text *text, size_t more)
+static void text_reserve(struct text *text, size_t more)
 {
     size_t size = text->size ? text->size : 16384;
     char *data;
@@ -66,13 +66,13 @@ static void reserve(struct text *text, size_t more)
     text->size = size;
 }
 
-static void put(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void put(struct text *text, const char *format, ...)
+static void text_put(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void text_put(struct text *text, const char *format, ...)
 {
     va_list args;
     int n;
 
-    reserve(text, PIECE_MAX);
+    text_reserve(text, PIECE_MAX);
     if (text->failed)
         return;
     va_start(args, format);
@@ -89,35 +89,35 @@ static void put_label(struct text *text, const char *value)
 {
     for (; *value; value++) {
         if (*value == '\\' || *value == '"')
-            put(text, "\\%c", *value);
+            text_put(text, "\\%c", *value);
         else if (*value == '\n')
-            put(text, "\\n");
+            text_put(text, "\\n");
         else
-            put(text, "%c", *value < 0x20 || *value > 0x7e ? '?' : *value);
+            text_put(text, "%c", *value < 0x20 || *value > 0x7e ? '?' : *value);
     }
 }
 
-static void head(struct text *text, const char *name, const char *type, const char *help)
+static void metric_head(struct text *text, const char *name, const char *type, const char *help)
 {
-    put(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    text_put(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void counter(struct text *text, const char *name, const char *help, uint64_t value)
+static void metric_counter(struct text *text, const char *name, const char *help, uint64_t value)
 {
-    head(text, name, "counter", help);
-    put(text, "%s %" PRIu64 "\n", name, value);
+    metric_head(text, name, "counter", help);
+    text_put(text, "%s %" PRIu64 "\n", name, value);
 }
 
-static void seconds(struct text *text, const char *name, const char *help, uint64_t ns)
+static void metric_seconds(struct text *text, const char *name, const char *help, uint64_t ns)
 {
-    head(text, name, "counter", help);
-    put(text, "%s %.9f\n", name, (double)ns / 1e9);
+    metric_head(text, name, "counter", help);
+    text_put(text, "%s %.9f\n", name, (double)ns / 1e9);
 }
 
-static void gauge(struct text *text, const char *name, const char *help, uint64_t value)
+static void metric_gauge(struct text *text, const char *name, const char *help, uint64_t value)
 {
-    head(text, name, "gauge", help);
-    put(text, "%s %" PRIu64 "\n", name, value);
+    metric_head(text, name, "gauge", help);
+    text_put(text, "%s %" PRIu64 "\n", name, value);
 }
 
 /* ---- the view ---------------------------------------------------------------------------------------------------- */
@@ -193,9 +193,9 @@ static void put_states(struct text *text, const struct mu_metrics_view *view)
     for (size_t i = 0; i < view->count; i++)
         if ((unsigned)view->infos[i].state < 3)
             counts[view->infos[i].state]++;
-    head(text, "muster_tasks", "gauge", "Tasks of the job by state.");
+    metric_head(text, "muster_tasks", "gauge", "Tasks of the job by state.");
     for (size_t i = 0; i < 3; i++)
-        put(text, "muster_tasks{state=\"%s\"} %" PRIu64 "\n", names[i], counts[i]);
+        text_put(text, "muster_tasks{state=\"%s\"} %" PRIu64 "\n", names[i], counts[i]);
 }
 
 static void put_each_task(struct text *text, const struct mu_metrics_view *view, uint64_t now)
@@ -203,53 +203,53 @@ static void put_each_task(struct text *text, const struct mu_metrics_view *view,
     const struct muster_task_info *info = view->infos, *end = view->infos + view->count;
     const struct mu_metrics_launcher *launcher = &view->launcher;
 
-    head(text, "muster_task_info", "gauge", "Where a task that has joined runs; always 1.");
+    metric_head(text, "muster_task_info", "gauge", "Where a task that has joined runs; always 1.");
     for (; info < end; info++) {
         if (info->attempt == 0)
             continue;
-        put(text, "muster_task_info{task=\"%d\",pid=\"%u\",host=\"", (int)info->task_id, info->pid);
+        text_put(text, "muster_task_info{task=\"%d\",pid=\"%u\",host=\"", (int)info->task_id, info->pid);
         put_label(text, info->host);
-        put(text, "\"} 1\n");
+        text_put(text, "\"} 1\n");
     }
-    head(text, "muster_task_alive", "gauge",
-         "1 while the kernel says that the task's process lives, whether it has joined or not.");
+    metric_head(text, "muster_task_alive", "gauge",
+                "1 while the kernel says that the task's process lives, whether it has joined or not.");
     for (info = view->infos; info < end; info++)
-        put(text, "muster_task_alive{task=\"%d\"} %d\n", (int)info->task_id,
-            info->alive != 0 || (launcher->lives && launcher->lives(launcher->arg, (uint32_t)info->task_id)));
-    head(text, "muster_task_exit_code", "gauge",
-         "Of a task whose process has ended: its exit status, or 128 + the signal; -1: not known.");
+        text_put(text, "muster_task_alive{task=\"%d\"} %d\n", (int)info->task_id,
+                 info->alive != 0 || (launcher->lives && launcher->lives(launcher->arg, (uint32_t)info->task_id)));
+    metric_head(text, "muster_task_exit_code", "gauge",
+                "Of a task whose process has ended: its exit status, or 128 + the signal; -1: not known.");
     for (info = view->infos; info < end; info++)
         if (info->ended)
-            put(text, "muster_task_exit_code{task=\"%d\"} %d\n", (int)info->task_id,
-                info->wait_status < 0 ? -1 : mu_launch_code(info->wait_status));
-    head(text, "muster_task_joins_total", "counter", "How often a process has joined as this task.");
+            text_put(text, "muster_task_exit_code{task=\"%d\"} %d\n", (int)info->task_id,
+                     info->wait_status < 0 ? -1 : mu_launch_code(info->wait_status));
+    metric_head(text, "muster_task_joins_total", "counter", "How often a process has joined as this task.");
     for (info = view->infos; info < end; info++)
-        put(text, "muster_task_joins_total{task=\"%d\"} %u\n", (int)info->task_id, info->attempt);
-    head(text, "muster_task_heartbeats_total", "counter", "Heartbeats of the task's present process.");
+        text_put(text, "muster_task_joins_total{task=\"%d\"} %u\n", (int)info->task_id, info->attempt);
+    metric_head(text, "muster_task_heartbeats_total", "counter", "Heartbeats of the task's present process.");
     for (info = view->infos; info < end; info++)
-        put(text, "muster_task_heartbeats_total{task=\"%d\"} %" PRIu64 "\n", (int)info->task_id, info->heartbeats);
-    head(text, "muster_task_heartbeat_age_seconds", "gauge",
-         "Time since a connected task's heartbeat was seen to change.");
+        text_put(text, "muster_task_heartbeats_total{task=\"%d\"} %" PRIu64 "\n", (int)info->task_id, info->heartbeats);
+    metric_head(text, "muster_task_heartbeat_age_seconds", "gauge",
+                "Time since a connected task's heartbeat was seen to change.");
     for (info = view->infos; info < end; info++)
         if (info->state == MUSTER_TASK_CONNECTED)
-            put(text, "muster_task_heartbeat_age_seconds{task=\"%d\"} %.3f\n", (int)info->task_id,
-                (double)(now - view->beats[info - view->infos].changed_ns) / 1e9);
-    head(text, "muster_task_waiting_seconds", "gauge",
-         "How long a thread of the task has waited inside muster; 0: none waits.");
+            text_put(text, "muster_task_heartbeat_age_seconds{task=\"%d\"} %.3f\n", (int)info->task_id,
+                     (double)(now - view->beats[info - view->infos].changed_ns) / 1e9);
+    metric_head(text, "muster_task_waiting_seconds", "gauge",
+                "How long a thread of the task has waited inside muster; 0: none waits.");
     for (info = view->infos; info < end; info++)
-        put(text, "muster_task_waiting_seconds{task=\"%d\"} %.6f\n", (int)info->task_id,
-            info->waiting[0] && info->waiting_since_ns && info->waiting_since_ns < now
-                ? (double)(now - info->waiting_since_ns) / 1e9
-                : 0.0);
+        text_put(text, "muster_task_waiting_seconds{task=\"%d\"} %.6f\n", (int)info->task_id,
+                 info->waiting[0] && info->waiting_since_ns && info->waiting_since_ns < now
+                     ? (double)(now - info->waiting_since_ns) / 1e9
+                     : 0.0);
 }
 
 /* ---- hosts ------------------------------------------------------------------------------------------------------- */
 
 static void put_host(struct text *text, const char *name, const struct mu_host_view *view, const char *more)
 {
-    put(text, "%s{index=\"%u\",host=\"", name, view->host);
+    text_put(text, "%s{index=\"%u\",host=\"", name, view->host);
     put_label(text, view->name);
-    put(text, "\"%s} ", more);
+    text_put(text, "\"%s} ", more);
 }
 
 /* Of a job of several hosts, as this one knows them. */
@@ -270,43 +270,43 @@ static void put_hosts(struct text *text, const struct muster_segment *seg)
                   {offsetof(struct mu_host_view, frames_in), offsetof(struct mu_host_view, frames_out)}}};
     struct mu_host_view view;
 
-    head(text, "muster_host_up", "gauge", "1 while the host is connected; its state is the label.");
+    metric_head(text, "muster_host_up", "gauge", "1 while the host is connected; its state is the label.");
     for (uint32_t i = 0; i < seg->num_hosts; i++) {
         char state[40];
 
         mu_host_look(seg, i, &view);
         snprintf(state, sizeof state, ",state=\"%s\"", mu_host_state_name(view.state));
         put_host(text, "muster_host_up", &view, state);
-        put(text, "%d\n", view.state == MU_HOST_UP);
+        text_put(text, "%d\n", view.state == MU_HOST_UP);
     }
-    head(text, "muster_host_round_trip_seconds", "gauge", "The last round trip to the leader; 0: not measured.");
+    metric_head(text, "muster_host_round_trip_seconds", "gauge", "The last round trip to the leader; 0: not measured.");
     for (uint32_t i = 0; i < seg->num_hosts; i++) {
         mu_host_look(seg, i, &view);
         put_host(text, "muster_host_round_trip_seconds", &view, "");
-        put(text, "%.9f\n", (double)view.rtt / 1e9);
+        text_put(text, "%.9f\n", (double)view.rtt / 1e9);
     }
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
-        head(text, pairs[k].name, "counter", pairs[k].help);
+        metric_head(text, pairs[k].name, "counter", pairs[k].help);
         for (uint32_t i = 0; i < 2 * seg->num_hosts; i++) {
             uint64_t value;
 
             mu_host_look(seg, i / 2, &view);
             memcpy(&value, (char *)&view + pairs[k].at[i % 2], sizeof value);
             put_host(text, pairs[k].name, &view, i % 2 ? pairs[k].out : pairs[k].in);
-            put(text, "%" PRIu64 "\n", value);
+            text_put(text, "%" PRIu64 "\n", value);
         }
     }
-    head(text, "muster_host_connects_total", "counter", "How often the host has connected.");
+    metric_head(text, "muster_host_connects_total", "counter", "How often the host has connected.");
     for (uint32_t i = 0; i < seg->num_hosts; i++) {
         mu_host_look(seg, i, &view);
         put_host(text, "muster_host_connects_total", &view, "");
-        put(text, "%" PRIu64 "\n", view.connects);
+        text_put(text, "%" PRIu64 "\n", view.connects);
     }
-    head(text, "muster_host_calls", "gauge", "Calls of the host's tasks that are not answered.");
+    metric_head(text, "muster_host_calls", "gauge", "Calls of the host's tasks that are not answered.");
     for (uint32_t i = 0; i < seg->num_hosts; i++) {
         mu_host_look(seg, i, &view);
         put_host(text, "muster_host_calls", &view, "");
-        put(text, "%" PRIu64 "\n", view.asking);
+        text_put(text, "%" PRIu64 "\n", view.asking);
     }
 }
 
@@ -317,53 +317,56 @@ static void put_barrier_waits(struct text *text, const struct muster_stats *stat
     static const char name[] = "muster_barrier_wait_seconds";
     uint64_t below = 0;
 
-    head(text, name, "histogram", "Waits at barriers and for a group's members that slept, by their length.");
+    metric_head(text, name, "histogram", "Waits at barriers and for a group's members that slept, by their length.");
     for (int i = 0; i < MUSTER_STATS_BUCKETS - 1; i++) {
         below += stats->barrier_wait_buckets[i];
-        put(text, "%s_bucket{le=\"%.9g\"} %" PRIu64 "\n", name, (double)MUSTER_STATS_BOUND_NS(i) / 1e9, below);
+        text_put(text, "%s_bucket{le=\"%.9g\"} %" PRIu64 "\n", name, (double)MUSTER_STATS_BOUND_NS(i) / 1e9, below);
     }
     below += stats->barrier_wait_buckets[MUSTER_STATS_BUCKETS - 1];
-    put(text, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, below);
-    put(text, "%s_sum %.9f\n%s_count %" PRIu64 "\n", name, (double)stats->barrier_wait_ns / 1e9, name, below);
+    text_put(text, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, below);
+    text_put(text, "%s_sum %.9f\n%s_count %" PRIu64 "\n", name, (double)stats->barrier_wait_ns / 1e9, name, below);
 }
 
 static void put_stats(struct text *text, const struct muster_stats *stats)
 {
-    counter(text, "muster_named_barriers_total", "Calls at named barriers that passed.", stats->named_barriers);
-    counter(text, "muster_group_barriers_total", "Barriers and collectives of groups that passed.",
-            stats->group_barriers);
+    metric_counter(text, "muster_named_barriers_total", "Calls at named barriers that passed.", stats->named_barriers);
+    metric_counter(text, "muster_group_barriers_total", "Barriers and collectives of groups that passed.",
+                   stats->group_barriers);
     put_barrier_waits(text, stats);
-    counter(text, "muster_kv_writes_total", "Calls that changed keys.", stats->kv_writes);
-    counter(text, "muster_kv_waits_total", "Gets and watches that slept until there was an answer.", stats->kv_waits);
-    seconds(text, "muster_kv_wait_seconds_total", "Time that those slept.", stats->kv_wait_ns);
-    counter(text, "muster_other_waits_total", "Waits for events, errors and changes of tasks that slept.",
-            stats->other_waits);
-    counter(text, "muster_deaths_total", "Tasks put in error because they died or fell silent.", stats->deaths);
-    counter(text, "muster_burials_total", "Dead threads whose slots were cleaned up.", stats->burials);
+    metric_counter(text, "muster_kv_writes_total", "Calls that changed keys.", stats->kv_writes);
+    metric_counter(text, "muster_kv_waits_total", "Gets and watches that slept until there was an answer.",
+                   stats->kv_waits);
+    metric_seconds(text, "muster_kv_wait_seconds_total", "Time that those slept.", stats->kv_wait_ns);
+    metric_counter(text, "muster_other_waits_total", "Waits for events, errors and changes of tasks that slept.",
+                   stats->other_waits);
+    metric_counter(text, "muster_deaths_total", "Tasks put in error because they died or fell silent.", stats->deaths);
+    metric_counter(text, "muster_burials_total", "Dead threads whose slots were cleaned up.", stats->burials);
 }
 
 static void put_segment(struct text *text, const struct muster_segment_info *info)
 {
-    gauge(text, "muster_segment_size_bytes", "Address space of the segment.", info->size_bytes);
-    gauge(text, "muster_segment_committed_bytes", "Memory that the segment really takes.", info->committed_bytes);
-    gauge(text, "muster_segment_slots", "Threads that may write at once.", info->num_slots);
-    gauge(text, "muster_segment_slots_in_use", "Threads that hold a slot now.", info->slots_live);
-    head(text, "muster_segment_created_timestamp_seconds", "gauge", "When the segment was made, since the epoch.");
-    put(text, "muster_segment_created_timestamp_seconds %.3f\n", (double)info->created_unix_ns / 1e9);
+    metric_gauge(text, "muster_segment_size_bytes", "Address space of the segment.", info->size_bytes);
+    metric_gauge(text, "muster_segment_committed_bytes", "Memory that the segment really takes.",
+                 info->committed_bytes);
+    metric_gauge(text, "muster_segment_slots", "Threads that may write at once.", info->num_slots);
+    metric_gauge(text, "muster_segment_slots_in_use", "Threads that hold a slot now.", info->slots_live);
+    metric_head(text, "muster_segment_created_timestamp_seconds", "gauge",
+                "When the segment was made, since the epoch.");
+    text_put(text, "muster_segment_created_timestamp_seconds %.3f\n", (double)info->created_unix_ns / 1e9);
 }
 
 static void put_job(struct text *text, const struct mu_metrics_view *view, const struct muster_segment_info *info)
 {
-    head(text, "muster_info", "gauge", "The job and the version of muster that serves this; always 1.");
-    put(text, "muster_info{muster_job=\"");
+    metric_head(text, "muster_info", "gauge", "The job and the version of muster that serves this; always 1.");
+    text_put(text, "muster_info{muster_job=\"");
     put_label(text, info->job);
-    put(text, "\",run=\"%016" PRIx64 "%016" PRIx64 "\",version=\"%s\",tasks=\"%u\"} 1\n", info->run_id[0],
-        info->run_id[1], muster_version(), view->num_tasks);
+    text_put(text, "\",run=\"%016" PRIx64 "%016" PRIx64 "\",version=\"%s\",tasks=\"%u\"} 1\n", info->run_id[0],
+             info->run_id[1], muster_version(), view->num_tasks);
 }
 
 static void put_call(void *arg, const char *method, const char *code, uint64_t count)
 {
-    put(arg, "muster_grpc_calls_total{method=\"%s\",code=\"%s\"} %" PRIu64 "\n", method, code, count);
+    text_put(arg, "muster_grpc_calls_total{method=\"%s\",code=\"%s\"} %" PRIu64 "\n", method, code, count);
 }
 
 static void put_service(struct text *text, const struct mu_service *service)
@@ -371,9 +374,10 @@ static void put_service(struct text *text, const struct mu_service *service)
     struct mu_service_stats stats;
 
     mu_service_stats(service, &stats);
-    gauge(text, "muster_grpc_connections", "Connections of clients of the coordination service.", stats.connections);
-    gauge(text, "muster_grpc_parked", "Calls that wait for their answer.", stats.parked);
-    head(text, "muster_grpc_calls_total", "counter", "Calls that were answered, by method and code.");
+    metric_gauge(text, "muster_grpc_connections", "Connections of clients of the coordination service.",
+                 stats.connections);
+    metric_gauge(text, "muster_grpc_parked", "Calls that wait for their answer.", stats.parked);
+    metric_head(text, "muster_grpc_calls_total", "counter", "Calls that were answered, by method and code.");
     mu_service_calls(service, put_call, text);
 }
 
@@ -382,15 +386,15 @@ static void put_store(struct text *text, const struct mu_tcpstore *store)
     struct mu_tcpstore_stats stats;
 
     mu_tcpstore_stats(store, &stats);
-    gauge(text, "muster_tcpstore_connections", "Connections of clients of PyTorch's store.", stats.connections);
-    gauge(text, "muster_tcpstore_waiting", "Its clients that wait for keys.", stats.waiting);
-    counter(text, "muster_tcpstore_in_bytes_total", "Bytes that they have sent.", stats.bytes_in);
-    counter(text, "muster_tcpstore_out_bytes_total", "Bytes that they were sent.", stats.bytes_out);
-    head(text, "muster_tcpstore_calls_total", "counter", "Their calls, by name.");
+    metric_gauge(text, "muster_tcpstore_connections", "Connections of clients of PyTorch's store.", stats.connections);
+    metric_gauge(text, "muster_tcpstore_waiting", "Its clients that wait for keys.", stats.waiting);
+    metric_counter(text, "muster_tcpstore_in_bytes_total", "Bytes that they have sent.", stats.bytes_in);
+    metric_counter(text, "muster_tcpstore_out_bytes_total", "Bytes that they were sent.", stats.bytes_out);
+    metric_head(text, "muster_tcpstore_calls_total", "counter", "Their calls, by name.");
     for (unsigned call = 0; call < MU_TCPSTORE_CALLS; call++)
         if (stats.calls[call])
-            put(text, "muster_tcpstore_calls_total{call=\"%s\"} %" PRIu64 "\n", mu_tcpstore_call_name(call),
-                stats.calls[call]);
+            text_put(text, "muster_tcpstore_calls_total{call=\"%s\"} %" PRIu64 "\n", mu_tcpstore_call_name(call),
+                     stats.calls[call]);
 }
 
 char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t *ret_len, const char **ret_why)
@@ -409,9 +413,9 @@ char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t 
     put_each_task(&text, view, muster_now_ns());
     put_stats(&text, &stats);
     if (view->launcher.failures)
-        counter(&text, "muster_failures_total", "Processes of tasks that ended badly by themselves, joined or not.",
-                *view->launcher.failures);
-    counter(&text, "muster_restarts_total", "Tasks that the launcher has started anew.", restarts);
+        metric_counter(&text, "muster_failures_total",
+                       "Processes of tasks that ended badly by themselves, joined or not.", *view->launcher.failures);
+    metric_counter(&text, "muster_restarts_total", "Tasks that the launcher has started anew.", restarts);
     put_segment(&text, &info);
     if (mu_is_bridged(muster_segment_of(view->muster)))
         put_hosts(&text, muster_segment_of(view->muster));

@@ -30,25 +30,25 @@ static const char round_name[] = "pmi1";
 
 /* ---- what the server asks of the agent ---- */
 
-static uint32_t app_of(void *arg, uint32_t task_id)
+static uint32_t mpi_app_of_task(void *arg, uint32_t task_id)
 {
     const struct mu_agent *agent = arg;
 
     return agent->tasks[task_id].app;
 }
 
-static void said(void *arg, const char *sentence)
+static void on_pmi1_said(void *arg, const char *sentence)
 {
     (void)arg;
     mu_agent_say("%s", sentence);
 }
 
-static void begins(void *arg)
+static void on_pmi1_begins(void *arg)
 {
     mu_agent_make_mpi_folder(arg);
 }
 
-static void aborted(void *arg, uint32_t task_id, int code, const char *message)
+static void on_pmi1_aborted(void *arg, uint32_t task_id, int code, const char *message)
 {
     /* The program has mostly said why by itself; these are what MPICH and Open MPI say always. */
     int says_why = *message && strcmp(message, "abort") != 0 && strcmp(message, "N/A") != 0;
@@ -57,12 +57,12 @@ static void aborted(void *arg, uint32_t task_id, int code, const char *message)
                      says_why ? message : "");
 }
 
-static void stranded(void *arg, uint32_t task_id, const char *why)
+static void on_pmi1_stranded(void *arg, uint32_t task_id, const char *why)
 {
     mu_agent_condemn(arg, task_id, 1, "waited in vain in MPI: %s", why);
 }
 
-static void shown(void *arg, const char *key, size_t key_len, const char *value, size_t value_len)
+static void on_key_shown(void *arg, const char *key, size_t key_len, const char *value, size_t value_len)
 {
     struct mu_agent *agent = arg;
     char path[sizeof mu_agent_mpi(agent)->name + MU_PMI1_KEY_MAX + 16];
@@ -72,7 +72,7 @@ static void shown(void *arg, const char *key, size_t key_len, const char *value,
         muster_kv_set(agent->muster, path, (size_t)len, value, value_len, NULL);
 }
 
-static void gathered(void *arg, enum muster_status status, const struct mu_gathered *all)
+static void on_keys_gathered(void *arg, enum muster_status status, const struct mu_gathered *all)
 {
     struct mu_agent *agent = arg;
     struct iovec *parts = calloc(all->num_parts + 1, sizeof *parts);
@@ -86,10 +86,10 @@ static void gathered(void *arg, enum muster_status status, const struct mu_gathe
     free(parts);
 }
 
-static void exchange(void *arg, const void *bytes, size_t len)
+static void keys_exchange(void *arg, const void *bytes, size_t len)
 {
     struct mu_agent *agent = arg;
-    enum muster_status status = mu_agent_gather(agent, round_name, bytes, len, gathered, agent);
+    enum muster_status status = mu_agent_gather(agent, round_name, bytes, len, on_keys_gathered, agent);
 
     if (status != MUSTER_OK)
         mu_pmi1_exchanged(mu_agent_mpi(agent)->pmi1, status, 0, NULL, muster_last_error());
@@ -203,15 +203,15 @@ static int mpi_begin(struct mu_agent *agent)
         .port = agent->options->mpi == MU_AGENT_MPI_PORT,
         .account = &agent->clients,
         .arg = agent,
-        .app_of = app_of,
-        .begins = begins,
-        .exchange = exchange,
+        .app_of = mpi_app_of_task,
+        .begins = on_pmi1_begins,
+        .exchange = keys_exchange,
         .tell = mu_agent_tell_mpi,
         .waits = mu_agent_mpi_waits,
-        .aborted = aborted,
-        .stranded = stranded,
-        .shown = mu_agent_follows(agent) ? NULL : shown,
-        .said = said,
+        .aborted = on_pmi1_aborted,
+        .stranded = on_pmi1_stranded,
+        .shown = mu_agent_follows(agent) ? NULL : on_key_shown,
+        .said = on_pmi1_said,
     };
 
     if (agent->options->mpi >= MU_AGENT_MPI_PMIX || mu_agent_only_serves(agent))

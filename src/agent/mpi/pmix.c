@@ -31,7 +31,7 @@ struct mu_agent_pmix {
 
 /* ---- to and from other hosts ------------------------------------------------------------------------------------- */
 
-static void tell(void *arg, uint32_t host, const void *bytes, size_t len)
+static void host_tell(void *arg, uint32_t host, const void *bytes, size_t len)
 {
     struct mu_pack what = {.bytes = NULL};
 
@@ -70,7 +70,7 @@ struct fence {
     uint32_t id;
 };
 
-static void gathered(void *arg, enum muster_status status, const struct mu_gathered *all)
+static void on_modex_gathered(void *arg, enum muster_status status, const struct mu_gathered *all)
 {
     struct fence *fence = arg;
     struct mu_pack parts = {.bytes = NULL};
@@ -87,15 +87,15 @@ static void gathered(void *arg, enum muster_status status, const struct mu_gathe
     free(fence);
 }
 
-static void gather(void *arg, const uint32_t *hosts, uint32_t num_hosts, const char *name, const void *bytes,
-                   size_t len, uint32_t id)
+static void modex_gather(void *arg, const uint32_t *hosts, uint32_t num_hosts, const char *name, const void *bytes,
+                         size_t len, uint32_t id)
 {
     struct mu_agent *agent = arg;
     struct fence *fence = malloc(sizeof *fence);
 
     if (fence) {
         *fence = (struct fence){agent, id};
-        if (mu_agent_gather_among(agent, hosts, num_hosts, name, bytes, len, gathered, fence) == MUSTER_OK)
+        if (mu_agent_gather_among(agent, hosts, num_hosts, name, bytes, len, on_modex_gathered, fence) == MUSTER_OK)
             return;
         mu_agent_say("a fence of PMIx fails: %s", muster_last_error());
         free(fence);
@@ -105,7 +105,7 @@ static void gather(void *arg, const uint32_t *hosts, uint32_t num_hosts, const c
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-static void aborted(void *arg, uint32_t task, int status, const char *text)
+static void on_pmix_aborted(void *arg, uint32_t task, int status, const char *text)
 {
     struct mu_agent *agent = arg;
     int says_why = text && *text && strcmp(text, "N/A") != 0; /* Open MPI's word for nothing */
@@ -116,7 +116,7 @@ static void aborted(void *arg, uint32_t task, int status, const char *text)
                      says_why ? ": " : "", says_why ? text : "");
 }
 
-static void stranded(void *arg, uint32_t task, uint32_t missing)
+static void on_pmix_stranded(void *arg, uint32_t task, uint32_t missing)
 {
     mu_agent_condemn(arg, task, 1, "waited in vain in PMIx (or MPI): task %u has ended without it", missing);
 }
@@ -143,7 +143,7 @@ static void pmix_judge(struct mu_agent *agent, uint32_t task_id, int wait_status
         if (wait_status == 0)
             mu_agent_condemn(agent, task_id, 1, "exited with status 0 before PMIx_Init (or MPI_Init), and others wait");
         if (agent->options->keep_going) /* one: libpmix lets the others of its fence go when it is lost */
-            stranded(agent, other, task_id);
+            on_pmix_stranded(agent, other, task_id);
         break;
     case MU_PMIX_NEVER:
     case MU_PMIX_FINALIZED: break;
@@ -164,7 +164,7 @@ static const char *const for_open_mpi[][2] = {
 #define NUM_FOR_OPEN_MPI (sizeof for_open_mpi / sizeof for_open_mpi[0])
 
 /* Copies of `vars`, and what Open MPI needs, in one block. What the user has set comes before them, and counts. */
-static char **join(char *const *vars, const char *folder)
+static char **environment_join(char *const *vars, const char *folder)
 {
     size_t count = NUM_FOR_OPEN_MPI + 1, room = 0, n = 0, at = 0;
     char **all, *text;
@@ -198,7 +198,7 @@ static int pmix_equip(struct mu_agent *agent, uint32_t task_id, struct mu_agent_
     if (!agent->pmix)
         return 0;
     if (mu_pmix_environment(agent->pmix->server, task_id, &vars) == MUSTER_OK)
-        gift->pmix = join(vars, agent->pmix->directory);
+        gift->pmix = environment_join(vars, agent->pmix->directory);
     if (!gift->pmix)
         mu_agent_say("%s", vars ? "out of memory" : muster_last_error());
     for (char **var = vars; var && *var; var++)
@@ -211,7 +211,7 @@ int mu_agent_imagine_pmix(char ***ret_vars)
 {
     char all[] = "PMIX_*=<what libpmix says to its clients>";
 
-    *ret_vars = join((char *[]){all, NULL}, "<a folder>");
+    *ret_vars = environment_join((char *[]){all, NULL}, "<a folder>");
     if (!*ret_vars)
         mu_agent_say("out of memory");
     return *ret_vars ? 0 : -1;
@@ -264,10 +264,10 @@ static int open_server(struct mu_agent *agent, const struct mu_bridge_shape *sha
     char name[256];
     struct mu_pmix_options options = {.loop = &agent->loop,
                                       .host_name = name,
-                                      .tell = tell,
-                                      .gather = gather,
-                                      .aborted = aborted,
-                                      .stranded = stranded,
+                                      .tell = host_tell,
+                                      .gather = modex_gather,
+                                      .aborted = on_pmix_aborted,
+                                      .stranded = on_pmix_stranded,
                                       .waits = mu_agent_mpi_waits,
                                       .arg = agent};
 
@@ -291,8 +291,8 @@ static int open_server(struct mu_agent *agent, const struct mu_bridge_shape *sha
     return -1;
 }
 
-static int begin(struct mu_agent *agent, const struct mu_bridge_shape *shape, char (*names)[256], const char **list,
-                 uint32_t *apps)
+static int pmix_server_begin(struct mu_agent *agent, const struct mu_bridge_shape *shape, char (*names)[256],
+                             const char **list, uint32_t *apps)
 {
     uint32_t num_hosts = agent->pmix->num_hosts, all = agent->num_tasks;
     char nspace[256];
@@ -349,7 +349,7 @@ static int pmix_begin(struct mu_agent *agent)
     list = calloc(agent->pmix->num_hosts, sizeof *list);
     apps = calloc(agent->num_tasks + 1, sizeof *apps);
     if (names && list && apps)
-        rc = begin(agent, shape, names, list, apps);
+        rc = pmix_server_begin(agent, shape, names, list, apps);
     else
         mu_agent_say("out of memory");
     free(names);

@@ -59,7 +59,7 @@ void mu_agent_note_mpi_waits(struct mu_agent *agent)
     mu_pack_done(&what);
 }
 
-static void look(uv_timer_t *timer)
+static void on_wait_timer(uv_timer_t *timer)
 {
     struct mu_agent *agent = timer->loop->data;
 
@@ -76,7 +76,7 @@ void mu_agent_mpi_waits(void *arg)
         uv_timer_init(&agent->loop, &mu_agent_mpi(agent)->timer);
     mu_agent_mpi(agent)->has_timer = 1;
     if (!uv_is_active((uv_handle_t *)&mu_agent_mpi(agent)->timer))
-        uv_timer_start(&mu_agent_mpi(agent)->timer, look, LOOK_MS, LOOK_MS);
+        uv_timer_start(&mu_agent_mpi(agent)->timer, on_wait_timer, LOOK_MS, LOOK_MS);
 }
 
 void mu_agent_stop_mpi_waits(struct mu_agent *agent)
@@ -101,7 +101,7 @@ void mu_agent_tell_mpi(void *arg, const void *bytes, size_t len)
 }
 
 /* What one host's tasks publish host 0 says to the others. */
-static void pass_on(struct mu_agent *agent, uint32_t from, const void *bytes, size_t len)
+static void publication_pass_on(struct mu_agent *agent, uint32_t from, const void *bytes, size_t len)
 {
     for (uint32_t host = 1; mu_agent_leads(agent) && host < agent->bridge->num_hosts; host++) {
         struct mu_pack what = {.bytes = NULL};
@@ -123,7 +123,7 @@ void mu_agent_hear_mpi(struct mu_agent *agent, uint32_t host, struct mu_unpack *
     if (u->failed)
         return;
     if (word == 'p') {
-        pass_on(agent, host, u->at, u->left);
+        publication_pass_on(agent, host, u->at, u->left);
         if (mu_agent_mpi(agent)->pmi1)
             mu_pmi1_told(mu_agent_mpi(agent)->pmi1, u->at, u->left);
     } else if (word == 'w' && mu_agent_leads(agent)) {

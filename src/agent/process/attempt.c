@@ -14,7 +14,7 @@
 
 #define DELAY_MAX_NS 60000000000ull
 
-static uint64_t delay(const struct mu_agent *agent, uint32_t times)
+static uint64_t restart_delay(const struct mu_agent *agent, uint32_t times)
 {
     uint64_t ns = agent->options->restart_delay_ns;
 
@@ -31,7 +31,7 @@ int mu_agent_task_again(struct mu_agent *agent, uint32_t task_id)
 
     if (!agent->options->restart_tasks || mu_agent_is_ending(agent) || task->restarts >= agent->options->restarts)
         return 0;
-    ns = delay(agent, task->restarts++);
+    ns = restart_delay(agent, task->restarts++);
     mu_agent_say("task %u (pid %d) %s; starting it again in %.3g s (%u of %u)", task_id, (int)task->pid,
                  mu_agent_words(agent, task, words, sizeof words), (double)ns / 1e9, task->restarts,
                  agent->options->restarts);
@@ -101,7 +101,7 @@ int mu_agent_job_again(struct mu_agent *agent)
         mu_agent_say("the job is not started again: nobody knows whether the lost host's tasks have ended");
         return 0;
     }
-    ns = delay(agent, agent->attempt);
+    ns = restart_delay(agent, agent->attempt);
     mu_agent_close_job(agent);
     mu_agent_say("starting the job again in %.3g s (%u of %u)", (double)ns / 1e9, agent->attempt + 1,
                  agent->options->restarts);

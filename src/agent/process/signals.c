@@ -47,7 +47,7 @@ void mu_agent_signal_sized(struct mu_agent *agent, int number, struct mu_launch_
 }
 
 /* Where another launcher has started the agents, it gives its signals to each of them. */
-static void pass_on(struct mu_agent *agent, int number)
+static void signal_pass_on(struct mu_agent *agent, int number)
 {
     struct mu_launch_size size = mu_launch_size_here();
     struct mu_pack what = {.bytes = NULL};
@@ -75,7 +75,7 @@ static void take_signal(struct mu_agent *agent, int number)
     }
     for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
         if (number == forwarded[i])
-            pass_on(agent, number);
+            signal_pass_on(agent, number);
     for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
         if (number == ending[i])
             mu_agent_end_by_signal(agent, number);

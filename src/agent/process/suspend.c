@@ -32,7 +32,7 @@ static void give_terminal_back(struct mu_agent *agent)
 }
 
 /* Why the job cannot be suspended now; NULL: it can. */
-static const char *obstacle(const struct mu_agent *agent, const char **ret_host)
+static const char *suspend_obstacle(const struct mu_agent *agent, const char **ret_host)
 {
     const struct mu_agent_bridge *b = agent->bridge;
 
@@ -72,7 +72,7 @@ void mu_agent_suspend(struct mu_agent *agent, pid_t owner)
         give_terminal_back(agent);
         return;
     }
-    why = obstacle(agent, &host);
+    why = suspend_obstacle(agent, &host);
     if (why) {
         mu_agent_say("the job cannot be suspended now: %s%s%s", host[0] ? "host " : "", host, why);
         mu_agent_signal_tasks(agent, SIGCONT); /* the one that had the terminal has stopped */

@@ -20,13 +20,13 @@
 
 #include "segment/reserve.h"
 
-static const struct mu_agent_app *app_of(const struct mu_agent *agent, uint32_t task_id)
+static const struct mu_agent_app *app_of_task(const struct mu_agent *agent, uint32_t task_id)
 {
     return &agent->options->apps[agent->tasks[task_id].app];
 }
 
 /* What the kernel's word for it hides, of a path that tells from here. */
-static const char *reason(const struct mu_agent_app *app, int error)
+static const char *exec_reason(const struct mu_agent_app *app, int error)
 {
     const char *command = app->argv[0];
     struct stat st;
@@ -40,7 +40,7 @@ static const char *reason(const struct mu_agent_app *app, int error)
 
 static void say_not_started(struct mu_agent *agent, uint32_t task_id, const struct mu_launch_failure *failure)
 {
-    const struct mu_agent_app *app = app_of(agent, task_id);
+    const struct mu_agent_app *app = app_of_task(agent, task_id);
     const char *command = app->argv[0];
 
     agent->spawn_status = MU_AGENT_EXIT_FAILED;
@@ -52,7 +52,7 @@ static void say_not_started(struct mu_agent *agent, uint32_t task_id, const stru
         else if (agent->spawn_status == MU_AGENT_EXIT_NO_FILE && !strchr(command, '/'))
             mu_agent_say("%s: command not found", command);
         else
-            mu_agent_say("cannot run %s: %s%s", command, strerror(failure->error), reason(app, failure->error));
+            mu_agent_say("cannot run %s: %s%s", command, strerror(failure->error), exec_reason(app, failure->error));
     } else if (strcmp(failure->step, "chdir") == 0) {
         mu_agent_say("cannot change to %s: %s", app->directory, strerror(failure->error));
     } else {
@@ -117,8 +117,8 @@ static void set_up_image(struct mu_agent *agent, uint32_t task_id, struct starti
         agent->options->plan ? mu_launch_plan_place(agent->options->plan, task_id - agent->first_task) : NULL;
 
     *image = (struct mu_launch_image){
-        .argv = app_of(agent, task_id)->argv,
-        .directory = app_of(agent, task_id)->directory,
+        .argv = app_of_task(agent, task_id)->argv,
+        .directory = app_of_task(agent, task_id)->directory,
         .stdio = {-1, -1, -1},
         .keep = {strncmp(agent->segment_text, "fd:", 3) == 0 ? muster_segment_fd(agent->segment) : -1, -1},
         .mask = agent->launching.mask_before,
@@ -176,7 +176,7 @@ static int begin_task(struct mu_agent *agent, uint32_t task_id, struct starting 
         rc = -1;
     } else {
         ret_starting->image.envp = ret_starting->vars;
-        before = change_path(app_of(agent, task_id), &changed);
+        before = change_path(app_of_task(agent, task_id), &changed);
         rc = mu_launch_begin(&ret_starting->image, &ret_starting->begun, &failure);
         restore_path(before, changed);
         if (rc)
@@ -196,7 +196,7 @@ static int settle_task(struct mu_agent *agent, uint32_t task_id, struct starting
     struct mu_agent_task *task = &agent->tasks[task_id];
     struct mu_launch_failure failure;
     int rc, changed;
-    char *before = change_path(app_of(agent, task_id), &changed);
+    char *before = change_path(app_of_task(agent, task_id), &changed);
 
     rc = mu_launch_settle(&it->image, &it->begun, &failure);
     restore_path(before, changed);

@@ -37,7 +37,7 @@ static uint32_t pid_of(void *arg, uint32_t task_id)
 }
 
 /* About a task, with what that wrote last. */
-static void said(void *arg, int32_t task, const char *sentence)
+static void on_coord_said(void *arg, int32_t task, const char *sentence)
 {
     if (task < 0 || !mu_agent_explain(arg, (uint32_t)task, sentence))
         mu_agent_say("%s", sentence);
@@ -78,7 +78,7 @@ static void coordination_hear(struct mu_agent *agent, uint32_t host, struct mu_u
 }
 
 /* Of several hosts host 0 decides for all what waits for what. 0, or -1 with the reason said. */
-static int agree(struct mu_agent *agent, struct mu_coord_options *coord)
+static int hosts_agree(struct mu_agent *agent, struct mu_coord_options *coord)
 {
     const struct mu_agent_orders *orders = agent->bridge ? agent->options->hosts->orders : NULL;
 
@@ -114,11 +114,11 @@ static int open_coord(struct mu_agent *agent)
         .register_barrier = grpc && grpc->register_barrier,
         .recoverable = (grpc && grpc->recoverable) || agent->options->restart_tasks,
         .pid_of = pid_of,
-        .said = said,
+        .said = on_coord_said,
         .arg = agent,
     };
 
-    if (agree(agent, &coord))
+    if (hosts_agree(agent, &coord))
         return -1;
     if (mu_coord_open(&coord, &coordination_state(agent)->coord) == MUSTER_OK)
         return 0;

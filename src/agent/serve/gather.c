@@ -317,8 +317,8 @@ void mu_gathers_hear(struct mu_gathers *g, uint32_t host, struct mu_unpack *u)
 
 /* ---- giving ---- */
 
-static enum muster_status check(const struct mu_gathers *g, const uint32_t *hosts, uint32_t num_hosts, const char *name,
-                                size_t len)
+static enum muster_status gather_check(const struct mu_gathers *g, const uint32_t *hosts, uint32_t num_hosts,
+                                       const char *name, size_t len)
 {
     bool has_self = false;
 
@@ -358,7 +358,7 @@ static void give_to_leader(struct mu_gathers *g, const uint32_t *hosts, uint32_t
 enum muster_status mu_gathers_give(struct mu_gathers *g, const uint32_t *hosts, uint32_t num_hosts, const char *name,
                                    const void *bytes, size_t len, mu_gather_done *done, void *arg)
 {
-    enum muster_status status = check(g, hosts, num_hosts, name, len);
+    enum muster_status status = gather_check(g, hosts, num_hosts, name, len);
     struct waiting **link = &g->waiting, *it;
 
     if (status != MUSTER_OK)
@@ -402,7 +402,7 @@ void mu_gathers_lost(struct mu_gathers *g, uint32_t host, const char *why)
         fail_here(g, g->waiting->name, why);
 }
 
-static struct round *oldest(const struct mu_gathers *g, const char *name)
+static struct round *oldest_round(const struct mu_gathers *g, const char *name)
 {
     struct round *round = g->rounds;
 
@@ -413,7 +413,7 @@ static struct round *oldest(const struct mu_gathers *g, const char *name)
 
 uint32_t mu_gathers_missing(const struct mu_gathers *g, const char *name, uint32_t *ret_hosts, uint32_t most)
 {
-    const struct round *round = oldest(g, name);
+    const struct round *round = oldest_round(g, name);
     uint32_t count = 0;
 
     for (uint32_t i = 0; round && i < round->num_parts; i++) {
@@ -428,7 +428,7 @@ uint32_t mu_gathers_missing(const struct mu_gathers *g, const char *name, uint32
 
 void mu_gathers_fail(struct mu_gathers *g, const char *name, const char *why)
 {
-    struct round *round = oldest(g, name);
+    struct round *round = oldest_round(g, name);
 
     if (round)
         fail_round(g, round, why);

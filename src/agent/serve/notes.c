@@ -75,7 +75,7 @@ static void tell_note(struct mu_agent *agent, unsigned what)
     mu_pack_done(&note);
 }
 
-static void note(struct mu_agent *agent, unsigned what)
+static void missing_note(struct mu_agent *agent, unsigned what)
 {
     char text[MU_AGENT_NOTE] = "";
 
@@ -89,7 +89,7 @@ static void note(struct mu_agent *agent, unsigned what)
         set_note(agent, what, 0, text);
 }
 
-static void looked(struct mu_coord_request *ask)
+static void on_note_looked(struct mu_coord_request *ask)
 {
     ((struct note_look *)ask)->open = false;
 }
@@ -104,7 +104,7 @@ static void look_at_notes(struct mu_agent *agent, unsigned what)
         if (look->open)
             continue;
         name_key(agent, what, own ? agent->options->hosts->node : 0, key, sizeof key);
-        *look = (struct note_look){.ask = {.answered = looked}, .open = true};
+        *look = (struct note_look){.ask = {.answered = on_note_looked}, .open = true};
         mu_coord_try_get(mu_agent_coord(agent), &look->ask, key, strlen(key));
     }
 }
@@ -113,7 +113,7 @@ static void note_all(struct mu_agent *agent)
 {
     for (unsigned what = 0; what < MU_COMPONENT_COUNT; what++)
         if (is_served(agent, what))
-            note(agent, what);
+            missing_note(agent, what);
 }
 
 static void note_again(uv_timer_t *timer)

@@ -29,14 +29,14 @@ const char *mu_agent_tcpstore_address(const struct mu_agent *agent)
     return tcpstore_state(agent)->store ? tcpstore_state(agent)->at : NULL;
 }
 
-static void said(void *arg, const char *sentence)
+static void on_tcpstore_said(void *arg, const char *sentence)
 {
     (void)arg;
     mu_agent_say("%s", sentence);
 }
 
 /* Where the attempt before had it, unless somebody else is there now. */
-static enum muster_status start(struct mu_agent *agent)
+static enum muster_status tcpstore_start(struct mu_agent *agent)
 {
     struct mu_tcpstore_options options = {
         .loop = &agent->loop,
@@ -44,7 +44,7 @@ static enum muster_status start(struct mu_agent *agent)
         .account = &agent->clients,
         .address = tcpstore_state(agent)->at,
         .insecure = agent->options->tcpstore->insecure,
-        .said = said,
+        .said = on_tcpstore_said,
         .arg = agent,
     };
 
@@ -58,7 +58,7 @@ static int tcpstore_begin(struct mu_agent *agent)
 {
     if (!agent->options->tcpstore)
         return 0;
-    if (start(agent) != MUSTER_OK) {
+    if (tcpstore_start(agent) != MUSTER_OK) {
         mu_agent_say("no store for PyTorch at %s: %s", agent->options->tcpstore->address, muster_last_error());
         return -1;
     }
