@@ -32,7 +32,7 @@ static ssize_t read_proc(uint32_t pid, const char *name, char *buffer, size_t si
 }
 
 /* Of /proc/PID/stat: fields 3, 14, 15, 22 and 39. */
-static bool read_stat(uint32_t pid, struct mu_activity *ret)
+static bool activity_read_stat(uint32_t pid, struct mu_activity *ret)
 {
     char text[1024], *at, *field[40] = {NULL};
     uint64_t ticks = (uint64_t)sysconf(_SC_CLK_TCK);
@@ -150,7 +150,7 @@ static int send_there(int processor, struct probe *probe)
     return error;
 }
 
-static void ask(struct processor *p, int processor, uint64_t now)
+static void processor_ask(struct processor *p, int processor, uint64_t now)
 {
     struct probe *probe = calloc(1, sizeof *probe);
     uint64_t until = mu_now() + PROBE_NS;
@@ -186,7 +186,7 @@ static uint64_t when_there(int processor, uint64_t run, uint64_t now)
         return 0;
     p = &processors[processor];
     if (!p->never_again && lost_probes < PROBES_MAX && (!p->asked || now - p->asked > KNOWN_NS))
-        ask(p, processor, now);
+        processor_ask(p, processor, now);
     if (!p->is_known)
         return 0;
     run = p->now - p->scheduler + run;
@@ -198,7 +198,7 @@ bool mu_activity_look(uint32_t pid, uint64_t start, const struct mu_activity_clo
     struct mu_activity seen = {.letter = 0};
     uint64_t ran;
 
-    if (!pid || !read_stat(pid, &seen) || seen.start != start)
+    if (!pid || !activity_read_stat(pid, &seen) || seen.start != start)
         return false;
     *ret = seen;
     if (!clock || seen.letter == 'R' || seen.letter == 'Z' || !clock->scheduler)

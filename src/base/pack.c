@@ -14,7 +14,7 @@ void mu_pack_done(struct mu_pack *p)
 }
 
 /* Room for `more` bytes at the end; NULL: none, now and for ever. */
-static uint8_t *reserve(struct mu_pack *p, size_t more)
+static uint8_t *pack_reserve(struct mu_pack *p, size_t more)
 {
     size_t size = p->capacity ? p->capacity : 128;
     uint8_t *bytes;
@@ -41,7 +41,7 @@ static uint8_t *reserve(struct mu_pack *p, size_t more)
 
 void mu_pack_raw(struct mu_pack *p, const void *bytes, size_t len)
 {
-    uint8_t *to = len ? reserve(p, len) : NULL;
+    uint8_t *to = len ? pack_reserve(p, len) : NULL;
 
     if (to)
         memcpy(to, bytes, len);
@@ -113,7 +113,7 @@ const void *mu_unpack_raw(struct mu_unpack *u, size_t len)
     return at;
 }
 
-static void number(struct mu_unpack *u, void *to, size_t size)
+static void unpack_number(struct mu_unpack *u, void *to, size_t size)
 {
     const void *from = mu_unpack_raw(u, size);
 
@@ -125,7 +125,7 @@ uint8_t mu_unpack_u8(struct mu_unpack *u)
 {
     uint8_t v = 0;
 
-    number(u, &v, sizeof v);
+    unpack_number(u, &v, sizeof v);
     return v;
 }
 
@@ -133,7 +133,7 @@ uint16_t mu_unpack_u16(struct mu_unpack *u)
 {
     uint16_t v = 0;
 
-    number(u, &v, sizeof v);
+    unpack_number(u, &v, sizeof v);
     return v;
 }
 
@@ -141,7 +141,7 @@ uint32_t mu_unpack_u32(struct mu_unpack *u)
 {
     uint32_t v = 0;
 
-    number(u, &v, sizeof v);
+    unpack_number(u, &v, sizeof v);
     return v;
 }
 
@@ -149,7 +149,7 @@ uint64_t mu_unpack_u64(struct mu_unpack *u)
 {
     uint64_t v = 0;
 
-    number(u, &v, sizeof v);
+    unpack_number(u, &v, sizeof v);
     return v;
 }
 

@@ -38,7 +38,7 @@ ssize_t mu_read_file(const char *path, char *buffer, size_t size)
 }
 
 /* What follows the process's name in its stat file, " S 1 ...", in `text`; NULL when that cannot be read. */
-static char *read_stat(pid_t pid, char *text, size_t size)
+static char *process_read_stat(pid_t pid, char *text, size_t size)
 {
     char path[64];
 
@@ -51,7 +51,7 @@ static char *read_stat(pid_t pid, char *text, size_t size)
 
 uint64_t mu_process_start(pid_t pid)
 {
-    char text[1024], *p = read_stat(pid, text, sizeof text);
+    char text[1024], *p = process_read_stat(pid, text, sizeof text);
 
     for (int field = 3; p && field < 22; field++)
         p = strchr(p + 1, ' ');
@@ -60,7 +60,7 @@ uint64_t mu_process_start(pid_t pid)
 
 bool mu_process_is_ending(pid_t pid)
 {
-    char text[1024], *p = read_stat(pid, text, sizeof text);
+    char text[1024], *p = process_read_stat(pid, text, sizeof text);
 
     return !p || p[1] == 'Z' || p[1] == 'X';
 }

@@ -11,37 +11,37 @@ struct state {
     uint64_t v[4];
 };
 
-static inline uint64_t rotate(uint64_t x, unsigned bits)
+static inline uint64_t rotate_left(uint64_t x, unsigned bits)
 {
     return x << bits | x >> (64 - bits);
 }
 
-static inline void rounds(struct state *s, int count)
+static inline void sip_rounds(struct state *s, int count)
 {
     uint64_t *v = s->v;
 
     while (count--) {
         v[0] += v[1];
         v[2] += v[3];
-        v[1] = rotate(v[1], 13) ^ v[0];
-        v[3] = rotate(v[3], 16) ^ v[2];
-        v[0] = rotate(v[0], 32);
+        v[1] = rotate_left(v[1], 13) ^ v[0];
+        v[3] = rotate_left(v[3], 16) ^ v[2];
+        v[0] = rotate_left(v[0], 32);
         v[2] += v[1];
         v[0] += v[3];
-        v[1] = rotate(v[1], 17) ^ v[2];
-        v[3] = rotate(v[3], 21) ^ v[0];
-        v[2] = rotate(v[2], 32);
+        v[1] = rotate_left(v[1], 17) ^ v[2];
+        v[3] = rotate_left(v[3], 21) ^ v[0];
+        v[2] = rotate_left(v[2], 32);
     }
 }
 
-static inline void take(struct state *s, uint64_t word)
+static inline void word_take(struct state *s, uint64_t word)
 {
     s->v[3] ^= word;
-    rounds(s, 2);
+    sip_rounds(s, 2);
     s->v[0] ^= word;
 }
 
-static inline uint64_t folded(const struct state *s)
+static inline uint64_t state_folded(const struct state *s)
 {
     return s->v[0] ^ s->v[1] ^ s->v[2] ^ s->v[3];
 }
@@ -55,15 +55,15 @@ void mu_siphash(const uint64_t key[2], const void *bytes, size_t len, uint64_t r
 
     for (; at + 8 <= len; at += 8) {
         memcpy(&word, (const char *)bytes + at, 8);
-        take(&s, word);
+        word_take(&s, word);
     }
     word = 0;
     memcpy(&word, (const char *)bytes + at, len - at);
-    take(&s, word | (uint64_t)len << 56);
+    word_take(&s, word | (uint64_t)len << 56);
     s.v[2] ^= 0xee;
-    rounds(&s, 4);
-    ret_tag[0] = folded(&s);
+    sip_rounds(&s, 4);
+    ret_tag[0] = state_folded(&s);
     s.v[1] ^= 0xdd;
-    rounds(&s, 4);
-    ret_tag[1] = folded(&s);
+    sip_rounds(&s, 4);
+    ret_tag[1] = state_folded(&s);
 }
