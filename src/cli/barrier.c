@@ -5,7 +5,7 @@
 
 #include "cli/status/picture.h"
 
-static int list_run(struct mu_cli_call *call)
+static int barrier_list_run(struct mu_cli_call *call)
 {
     struct muster *muster;
     struct mu_cli_picture picture;
@@ -101,7 +101,7 @@ static const struct mu_cli_option cancel_options[] = {
     {MU_OPT_INSTANCE, 0, "instance", "N", NULL, "the instance (default: the current one)"}, MU_CLI_JOB, MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
-    {"list", "", "List the barriers: who is missing, and why", list_options, 0, 0, 0, list_run, NULL, NULL},
+    {"list", "", "List the barriers: who is missing, and why", list_options, 0, 0, 0, barrier_list_run, NULL, NULL},
     {"wait", "ID", "Arrive at a barrier as a task and wait", wait_options, 1, 1, 0, wait_run, NULL, NULL},
     {"cancel", "ID", "Cancel a barrier: all who wait return CANCELLED", cancel_options, 1, 1, 0, cancel_run, NULL,
      NULL},

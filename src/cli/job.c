@@ -15,7 +15,7 @@
 static struct muster *volatile interruptible; /* the handle that a signal interrupts */
 static volatile sig_atomic_t interrupted;
 
-static void on_signal(int number)
+static void on_job_signal(int number)
 {
     interrupted = number;
     if (interruptible)
@@ -97,7 +97,7 @@ int mu_cli_join(struct mu_cli_call *call, uint32_t flags, int32_t task_id, struc
     if (status != MUSTER_OK)
         return mu_cli_fail(call, status);
     interruptible = *ret_muster;
-    mu_cli_catch(on_signal);
+    mu_cli_catch(on_job_signal);
     return 0;
 }
 

@@ -226,7 +226,7 @@ static int number_run(struct mu_cli_call *call)
     return mu_cli_leave(call, muster, code);
 }
 
-static int list_run(struct mu_cli_call *call)
+static int kv_list_run(struct mu_cli_call *call)
 {
     const char *directory = call->count > 0 ? call->operands[0] : "";
     struct muster *muster;
@@ -310,8 +310,8 @@ static void print_deleted(const struct mu_cli_call *call, const char *key)
     fflush(stdout);
 }
 
-static enum muster_status watch(struct mu_cli_call *call, struct muster *muster, uint64_t after,
-                                muster_deadline deadline)
+static enum muster_status kv_watch(struct mu_cli_call *call, struct muster *muster, uint64_t after,
+                                   muster_deadline deadline)
 {
     const char *key = call->operands[0];
     int follow = call->values[MU_OPT_FOLLOW] != NULL;
@@ -337,7 +337,7 @@ static enum muster_status watch(struct mu_cli_call *call, struct muster *muster,
     return status;
 }
 
-static int watch_run(struct mu_cli_call *call)
+static int kv_watch_run(struct mu_cli_call *call)
 {
     struct muster *muster;
     muster_deadline deadline = MUSTER_FOREVER;
@@ -360,7 +360,7 @@ static int watch_run(struct mu_cli_call *call)
             status = MUSTER_OK;
     }
     if (status == MUSTER_OK)
-        status = watch(call, muster, after, deadline);
+        status = kv_watch(call, muster, after, deadline);
     if (status != MUSTER_OK)
         code = mu_cli_fail(call, status);
     return mu_cli_leave(call, muster, code);
@@ -390,9 +390,9 @@ static const struct mu_cli_verb verbs[] = {
     {"delete", "KEY", "Delete a key and everything under it", plain_options, 1, 1, 0, number_run, NULL, NULL},
     {"increment", "KEY [NUMBER]", "Add to a decimal number and print the sum", plain_options, 1, 2, 0, number_run, NULL,
      NULL},
-    {"list", "[DIRECTORY]", "List the keys under a directory", list_options, 0, 1, 0, list_run, NULL, NULL},
+    {"list", "[DIRECTORY]", "List the keys under a directory", list_options, 0, 1, 0, kv_list_run, NULL, NULL},
     {"count", "[DIRECTORY]", "Count the keys under a directory", plain_options, 0, 1, 0, number_run, NULL, NULL},
-    {"watch", "KEY", "Wait for a change of a key and print it", watch_options, 1, 1, 0, watch_run, NULL, NULL},
+    {"watch", "KEY", "Wait for a change of a key and print it", watch_options, 1, 1, 0, kv_watch_run, NULL, NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL},
 };
 

@@ -107,7 +107,7 @@ static int is_ours(char **argv)
 }
 
 /* NULL: it may be run; else why not, with errno ENOENT where it is not there. */
-static const char *forbids(const char *path, size_t folder_len, const struct stat *command)
+static const char *path_forbids(const char *path, size_t folder_len, const struct stat *command)
 {
     struct stat st;
 
@@ -132,7 +132,7 @@ static void tell_launcher(const char *descriptor, const char *path, const char *
 static const char *try_whole(const char *path, size_t folder_len, const struct stat *command, char **argv,
                              int *ret_is_there)
 {
-    const char *why = forbids(path, folder_len, command);
+    const char *why = path_forbids(path, folder_len, command);
 
     *ret_is_there = !why || errno != ENOENT;
     if (why)

@@ -12,7 +12,7 @@ struct listing {
     unsigned shown;
 };
 
-static void json_row(struct mu_cli_json *json, const struct muster_segment_row *row)
+static void segment_json_row(struct mu_cli_json *json, const struct muster_segment_row *row)
 {
     mu_cli_json_open(json, NULL, '{');
     mu_cli_json_text(json, "job", row->job);
@@ -34,7 +34,7 @@ static int list_row(void *arg, const struct muster_segment_row *row)
     char committed[32];
 
     if (listing->call->values[MU_OPT_JSON]) {
-        json_row(&listing->json, row);
+        segment_json_row(&listing->json, row);
         return 0;
     }
     if (listing->call->values[MU_OPT_NAMES]) {
@@ -52,7 +52,7 @@ static int list_row(void *arg, const struct muster_segment_row *row)
     return 0;
 }
 
-static int list_run(struct mu_cli_call *call)
+static int segment_list_run(struct mu_cli_call *call)
 {
     struct listing listing = {.call = call};
     enum muster_status status;
@@ -153,7 +153,7 @@ static int info_run(struct mu_cli_call *call)
 
 /* ---- check ------------------------------------------------------------------------------------------------------- */
 
-static void report(void *arg, const char *sentence)
+static void fault_report(void *arg, const char *sentence)
 {
     struct listing *listing = arg;
 
@@ -180,7 +180,7 @@ static int check_run(struct mu_cli_call *call)
         mu_cli_json_open(json, NULL, '{');
         mu_cli_json_open(json, "violations", '[');
     }
-    status = muster_segment_check(segment, report, &listing, &audit);
+    status = muster_segment_check(segment, fault_report, &listing, &audit);
     muster_segment_close(segment);
     if (is_json) {
         mu_cli_json_close(json, ']');
@@ -259,7 +259,7 @@ static const struct mu_cli_option rm_options[] = {
     MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
-    {"list", "", "List this user's segments, sound or not", list_options, 0, 0, 0, list_run, NULL, NULL},
+    {"list", "", "List this user's segments, sound or not", list_options, 0, 0, 0, segment_list_run, NULL, NULL},
     {"info", "[JOB]", "Describe a segment", job_options, 0, 1, 0, info_run, NULL, mu_cli_jobs},
     {"check", "[JOB]", "Audit a segment: every rule of its structure", job_options, 0, 1, 0, check_run, NULL,
      mu_cli_jobs},

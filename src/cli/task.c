@@ -29,7 +29,7 @@ static void print_all(const struct mu_cli_call *call, const struct muster_task_i
     mu_cli_json_end(&json);
 }
 
-static int list_run(struct mu_cli_call *call)
+static int task_list_run(struct mu_cli_call *call)
 {
     struct muster *muster;
     struct muster_task_info *infos;
@@ -179,7 +179,7 @@ static int error_run(struct mu_cli_call *call)
 
 /* ---- watch ------------------------------------------------------------------------------------------------------- */
 
-static int differs(const struct muster_task_info *one, const struct muster_task_info *other)
+static int task_differs(const struct muster_task_info *one, const struct muster_task_info *other)
 {
     return one->state != other->state || one->incarnation != other->incarnation || one->attempt != other->attempt ||
            one->cause != other->cause || one->ended != other->ended;
@@ -191,7 +191,7 @@ static void print_changes(const struct mu_cli_call *call, const struct muster_ta
     struct mu_cli_json json;
 
     for (size_t i = 0; i < count; i++) {
-        if (!differs(&before[i], &now[i]))
+        if (!task_differs(&before[i], &now[i]))
             continue;
         if (call->values[MU_OPT_JSON]) {
             mu_cli_json_start(&json, stdout);
@@ -207,7 +207,7 @@ static void print_changes(const struct mu_cli_call *call, const struct muster_ta
     fflush(stdout);
 }
 
-static int watch_run(struct mu_cli_call *call)
+static int task_watch_run(struct mu_cli_call *call)
 {
     struct muster *muster;
     struct muster_task_info *before, *now;
@@ -260,12 +260,13 @@ static const struct mu_cli_option watch_options[] = {{MU_OPT_COUNT, 0, "count", 
                                                      MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
-    {"list", "", "List the tasks", list_options, 0, 0, 0, list_run, NULL, NULL},
+    {"list", "", "List the tasks", list_options, 0, 0, 0, task_list_run, NULL, NULL},
     {"reset", "TASK", "Disconnect a dead or failed task, so that it may join anew", reset_options, 1, 1, 0, reset_run,
      NULL, NULL},
     {"error", "[TASK MESSAGE]", "Put a task in error; alone: show the job's first error", error_options, 0, 2, 0,
      error_run, NULL, NULL},
-    {"watch", "", "Print the tasks, then every change of their states", watch_options, 0, 0, 0, watch_run, NULL, NULL},
+    {"watch", "", "Print the tasks, then every change of their states", watch_options, 0, 0, 0, task_watch_run, NULL,
+     NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL},
 };
 

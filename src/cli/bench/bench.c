@@ -34,7 +34,7 @@ static double clock_cost(double tick_ns)
     return (double)deltas[500] * tick_ns / 17;
 }
 
-static void reduce(struct mu_bench *bench, unsigned batch, struct result *ret_result)
+static void samples_reduce(struct mu_bench *bench, unsigned batch, struct result *ret_result)
 {
     uint64_t *ticks = bench->table->ticks, n = bench->table->count;
     double scale = bench->tick_ns / batch, sum = 0;
@@ -124,8 +124,8 @@ static void print_row(const struct mu_bench_row *row, const struct result *resul
 }
 
 /* JSON's numbers here are whole: picoseconds. */
-static void json_row(struct mu_cli_json *json, const struct mu_bench_row *row, uint32_t tasks,
-                     const struct result *result)
+static void bench_json_row(struct mu_cli_json *json, const struct mu_bench_row *row, uint32_t tasks,
+                           const struct result *result)
 {
     mu_cli_json_open(json, NULL, '{');
     mu_cli_json_text(json, "name", row->name);
@@ -141,7 +141,7 @@ static void json_row(struct mu_cli_json *json, const struct mu_bench_row *row, u
     mu_cli_json_close(json, '}');
 }
 
-static void progress(const struct mu_bench_row *row)
+static void progress_show(const struct mu_bench_row *row)
 {
     if (isatty(2))
         fprintf(stderr, "\r\033[K%s%s", row ? row->name : "", row ? " ..." : "");
@@ -180,7 +180,7 @@ static int take_only(struct mu_cli_call *call, uint64_t *ret_wanted)
     }
 }
 
-static int take_options(struct mu_cli_call *call, struct mu_bench *bench, uint64_t *ret_wanted)
+static int bench_take_options(struct mu_cli_call *call, struct mu_bench *bench, uint64_t *ret_wanted)
 {
     const char *seconds = call->values[MU_OPT_SECONDS];
     uint64_t tasks, ns;
@@ -211,15 +211,15 @@ static int run_row(const struct mu_cli_call *call, struct mu_bench *bench, const
     bench->table->count = bench->table->stop_at = 0;
     bench->table->why[0] = 0;
     fflush(stdout); /* the tasks would print it again */
-    progress(row);
+    progress_show(row);
     code = row->run(bench, row);
-    progress(NULL);
+    progress_show(NULL);
     if (!code && bench->table->count == 0)
         code = mu_bench_fail(bench->table, "nothing was measured");
     if (code && code < 128)
         fprintf(stderr, "%s: %s: %s\n", call->path, row->name, bench->table->why);
     if (!code)
-        reduce(bench, row->batch, ret_result);
+        samples_reduce(bench, row->batch, ret_result);
     return code;
 }
 
@@ -228,7 +228,7 @@ static int bench_run(struct mu_cli_call *call)
     struct mu_bench bench = {.tasks = 2};
     struct mu_cli_json json;
     uint64_t wanted = 0;
-    int is_json = call->values[MU_OPT_JSON] != NULL, code = take_options(call, &bench, &wanted);
+    int is_json = call->values[MU_OPT_JSON] != NULL, code = bench_take_options(call, &bench, &wanted);
 
     if (code)
         return code;
@@ -247,7 +247,7 @@ static int bench_run(struct mu_cli_call *call)
             continue;
         code = run_row(call, &bench, &mu_bench_rows[i], &result);
         if (!code && is_json)
-            json_row(&json, &mu_bench_rows[i], bench.tasks, &result);
+            bench_json_row(&json, &mu_bench_rows[i], bench.tasks, &result);
         else if (!code)
             print_row(&mu_bench_rows[i], &result);
     }

@@ -15,7 +15,7 @@
 
 static volatile sig_atomic_t interrupted;
 
-static void on_signal(int number)
+static void on_bench_signal(int number)
 {
     interrupted = number;
 }
@@ -27,7 +27,7 @@ int mu_bench_interrupted(void)
 
 void mu_bench_catch_signals(void)
 {
-    mu_cli_catch(on_signal);
+    mu_cli_catch(on_bench_signal);
 }
 
 int mu_bench_fail(struct mu_bench_table *table, const char *format, ...)
@@ -62,7 +62,7 @@ static int is_over(const struct mu_bench_task *task)
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 /* Back-to-back barriers of either kind; the period at rank 0. The first hundred samples are the warm-up. */
-static int barriers(struct mu_bench_task *task, unsigned batch, int named)
+static int bench_barriers(struct mu_bench_task *task, unsigned batch, int named)
 {
     struct mu_bench_table *table = task->table;
     uint64_t previous = bench_ticks(), now;
@@ -88,15 +88,15 @@ static int barriers(struct mu_bench_task *task, unsigned batch, int named)
 
 static int group_barrier(struct mu_bench_task *task, unsigned batch)
 {
-    return barriers(task, batch, 0);
+    return bench_barriers(task, batch, 0);
 }
 
 static int named_barrier(struct mu_bench_task *task, unsigned batch)
 {
-    return barriers(task, batch, 1);
+    return bench_barriers(task, batch, 1);
 }
 
-static int get(struct mu_bench_task *task, unsigned batch)
+static int bench_get(struct mu_bench_task *task, unsigned batch)
 {
     char value[64] = "value";
     size_t len;
@@ -113,7 +113,7 @@ static int get(struct mu_bench_task *task, unsigned batch)
     return 0;
 }
 
-static int set(struct mu_bench_task *task, unsigned batch)
+static int bench_set(struct mu_bench_task *task, unsigned batch)
 {
     char value[64] = "value";
 
@@ -130,7 +130,7 @@ static int set(struct mu_bench_task *task, unsigned batch)
     return 0;
 }
 
-static int beat(struct mu_bench_task *task, unsigned batch)
+static int bench_beat(struct mu_bench_task *task, unsigned batch)
 {
     for (unsigned i = 0; i < 200 || !is_over(task); i++) {
         uint64_t start = bench_ticks();
@@ -178,7 +178,7 @@ static int waiting_get(struct mu_bench_task *task, unsigned batch)
 }
 
 /* Task 1 joins and leaves again and again, beside task 0, which is this process too. */
-static int attach(struct mu_bench_task *task, unsigned batch)
+static int bench_attach(struct mu_bench_task *task, unsigned batch)
 {
     (void)batch;
     for (unsigned i = 0; i < 30 || !is_over(task); i++) {
@@ -202,11 +202,11 @@ static int attach(struct mu_bench_task *task, unsigned batch)
 const struct mu_bench_row mu_bench_rows[] = {
     {"group-barrier", "barrier of a group, back to back", 16, mu_bench_run_tasks, group_barrier, 0},
     {"named-barrier", "named barrier, back to back", 1, mu_bench_run_tasks, named_barrier, 0},
-    {"kv-get", "get of 64 bytes, one key", 64, mu_bench_run_tasks, get, 1},
-    {"kv-set", "overwrite of 64 bytes, one key", 64, mu_bench_run_tasks, set, 1},
+    {"kv-get", "get of 64 bytes, one key", 64, mu_bench_run_tasks, bench_get, 1},
+    {"kv-set", "overwrite of 64 bytes, one key", 64, mu_bench_run_tasks, bench_set, 1},
     {"kv-wait", "set, to a sleeping reader's return", 1, mu_bench_run_tasks, waiting_get, 2},
-    {"heartbeat", "one heartbeat", 64, mu_bench_run_tasks, beat, 1},
-    {"attach", "a task joins a job that is there", 1, mu_bench_run_tasks, attach, 1},
+    {"heartbeat", "one heartbeat", 64, mu_bench_run_tasks, bench_beat, 1},
+    {"attach", "a task joins a job that is there", 1, mu_bench_run_tasks, bench_attach, 1},
     {"death", "SIGKILL of a task, to a peer's return", 1, mu_bench_death, NULL, 2},
     {"launch", "'muster run' of 'true', to its end", 1, mu_bench_launch, NULL, 0},
     {"launch-spawn", "the same by posix_spawn", 1, mu_bench_spawn, NULL, 0},

@@ -34,7 +34,7 @@ static int wait_in_vain(struct mu_bench_task *task, unsigned batch)
 }
 
 /* What the launcher's thread does: it sleeps until the kernel tells of a death. Until it is killed. */
-static int watch(struct mu_bench_task *task, unsigned batch)
+static int launcher_watch(struct mu_bench_task *task, unsigned batch)
 {
     (void)batch;
     while (muster_death_wait(task->muster, MUSTER_FOREVER, NULL) == MUSTER_OK)
@@ -113,7 +113,8 @@ static int kill_once(struct mu_bench *bench)
     if (code)
         return code;
     for (uint32_t i = 0; i < 3 && !code; i++) {
-        pids[i] = mu_bench_fork(bench, job, muster_segment_fd(segment), i, 2, i == WATCHER ? watch : wait_in_vain, 1);
+        pids[i] = mu_bench_fork(bench, job, muster_segment_fd(segment), i, 2,
+                                i == WATCHER ? launcher_watch : wait_in_vain, 1);
         code = pids[i] < 0 ? MU_CLI_EXIT_FAILURE : 0;
     }
     if (!code)
@@ -141,8 +142,8 @@ int mu_bench_death(struct mu_bench *bench, const struct mu_bench_row *row)
 
 /* ---- launch ------------------------------------------------------------------------------------------------------ */
 
-static int start(struct mu_bench *bench, posix_spawn_file_actions_t *actions, const char *path, char **argv,
-                 pid_t *ret_pid)
+static int copy_start(struct mu_bench *bench, posix_spawn_file_actions_t *actions, const char *path, char **argv,
+                      pid_t *ret_pid)
 {
     int rc = path[0] == '/' ? posix_spawn(ret_pid, path, actions, NULL, argv, environ)
                             : posix_spawnp(ret_pid, path, actions, NULL, argv, environ);
@@ -164,7 +165,7 @@ static int launch_once(struct mu_bench *bench, const char *path, char **argv, ui
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     began = bench_ticks();
     for (; started < copies && !code; started += !code)
-        code = start(bench, &actions, path, argv, &pids[started]);
+        code = copy_start(bench, &actions, path, argv, &pids[started]);
     for (uint32_t i = 0; i < started; i++) {
         int ended = mu_bench_reap(bench, pids[i]);
 
@@ -176,7 +177,7 @@ static int launch_once(struct mu_bench *bench, const char *path, char **argv, ui
     return code;
 }
 
-static int launch(struct mu_bench *bench, const char *path, char **argv, uint32_t copies)
+static int copies_launch(struct mu_bench *bench, const char *path, char **argv, uint32_t copies)
 {
     uint64_t end = bench_now_ns() + (uint64_t)(bench->seconds * 1e9);
 
@@ -200,7 +201,7 @@ int mu_bench_launch(struct mu_bench *bench, const struct mu_bench_row *row)
     if (mu_command_path(path, sizeof path))
         return mu_bench_fail(bench->table, "/proc/self/exe: %s", strerror(errno));
     snprintf(number, sizeof number, "%u", bench->tasks);
-    return launch(bench, path, argv, 1);
+    return copies_launch(bench, path, argv, 1);
 }
 
 int mu_bench_spawn(struct mu_bench *bench, const struct mu_bench_row *row)
@@ -208,5 +209,5 @@ int mu_bench_spawn(struct mu_bench *bench, const struct mu_bench_row *row)
     char *argv[] = {"true", NULL};
 
     (void)row;
-    return launch(bench, "true", argv, bench->tasks);
+    return copies_launch(bench, "true", argv, bench->tasks);
 }

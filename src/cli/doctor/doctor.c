@@ -104,7 +104,7 @@ const char *mu_doctor_why_refused(const char *needs, char buffer[320])
 
 /* ---- one topic, in a child --------------------------------------------------------------------------------------- */
 
-static _Noreturn void probe(const struct topic *topic, struct mu_doctor_page *page, pid_t parent)
+static _Noreturn void topic_probe(const struct topic *topic, struct mu_doctor_page *page, pid_t parent)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -121,7 +121,7 @@ static _Noreturn void probe(const struct topic *topic, struct mu_doctor_page *pa
 }
 
 /* Whether the child ends within this time; it is reaped then. By nothing that the child could hold or close. */
-static int ends(pid_t child, unsigned ms, int *ret_status)
+static int child_ends(pid_t child, unsigned ms, int *ret_status)
 {
     uint64_t until = muster_now_ns() + ms * 1000000ull;
     struct pollfd pfd = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN}; /* -1: only a pause */
@@ -173,20 +173,20 @@ static void run_topic(const struct topic *topic, struct mu_doctor_page *page)
     memset(page, 0, sizeof *page);
     child = fork();
     if (child == 0)
-        probe(topic, page, parent);
+        topic_probe(topic, page, parent);
     if (child < 0) {
         mu_doctor_say(page, MU_DOCTOR_PROBLEM, topic->name, "end some processes, or raise 'ulimit -u' and pids.max",
                       "cannot look: no process: %s", strerror(errno));
         return;
     }
-    if (ends(child, topic->limit_s * 1000, &status)) {
+    if (child_ends(child, topic->limit_s * 1000, &status)) {
         make_sound(page);
         if (!page->is_done || status)
             say_ended(topic, page, status);
         return;
     }
     kill(child, SIGKILL);
-    ends(child, 1000, &status); /* one that not even SIGKILL ends is left to our own end */
+    child_ends(child, 1000, &status); /* one that not even SIGKILL ends is left to our own end */
     make_sound(page);
     mu_doctor_say(page, MU_DOCTOR_NOTE, topic->name, topic->mend, "no answer within %u s", topic->limit_s);
 }

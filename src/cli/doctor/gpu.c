@@ -84,8 +84,8 @@ static int has_nvidia(void)
 /* ---- libraries --------------------------------------------------------------------------------------------------- */
 
 /* Load it, or say why not. */
-static void *load(struct mu_doctor_page *page, const char *name, const char *library, int of_nvidia, const char *lack,
-                  const char *mend)
+static void *library_load(struct mu_doctor_page *page, const char *name, const char *library, int of_nvidia,
+                          const char *lack, const char *mend)
 {
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     const char *why = handle ? NULL : dlerror();
@@ -103,7 +103,8 @@ static void *load(struct mu_doctor_page *page, const char *name, const char *lib
 }
 
 /* A function of the library; said when it lacks it. dlsym() gives an object pointer: POSIX lets it be copied so. */
-static int find(struct mu_doctor_page *page, const char *name, void *handle, const char *symbol, void *ret_function)
+static int symbol_find(struct mu_doctor_page *page, const char *name, void *handle, const char *symbol,
+                       void *ret_function)
 {
     void *address = dlsym(handle, symbol);
 
@@ -116,11 +117,12 @@ static int find(struct mu_doctor_page *page, const char *name, void *handle, con
 
 void mu_doctor_hwloc(struct mu_doctor_page *page)
 {
-    void *handle = load(page, "hwloc", "libhwloc.so.15", 0, "caches and their processors are not known for placement",
-                        "apt-get install libhwloc15 (hwloc-libs elsewhere)");
+    void *handle =
+        library_load(page, "hwloc", "libhwloc.so.15", 0, "caches and their processors are not known for placement",
+                     "apt-get install libhwloc15 (hwloc-libs elsewhere)");
     unsigned (*version)(void), number;
 
-    if (!handle || find(page, "hwloc", handle, "hwloc_get_api_version", &version))
+    if (!handle || symbol_find(page, "hwloc", handle, "hwloc_get_api_version", &version))
         return;
     number = version();
     if (number >> 16 == 2)
@@ -132,11 +134,11 @@ void mu_doctor_hwloc(struct mu_doctor_page *page)
 
 void mu_doctor_openssl(struct mu_doctor_page *page)
 {
-    void *handle = load(page, "OpenSSL", MU_OPENSSL_LIBRARY, 0, "jobs of several hosts cannot be started",
-                        "apt-get install libssl3 (openssl-libs elsewhere)");
+    void *handle = library_load(page, "OpenSSL", MU_OPENSSL_LIBRARY, 0, "jobs of several hosts cannot be started",
+                                "apt-get install libssl3 (openssl-libs elsewhere)");
     const char *(*version)(int);
 
-    if (handle && find(page, "OpenSSL", handle, "OpenSSL_version", &version) == 0)
+    if (handle && symbol_find(page, "OpenSSL", handle, "OpenSSL_version", &version) == 0)
         mu_doctor_say(page, MU_DOCTOR_OK, "OpenSSL", NULL, "%.100s", version(OPENSSL_VERSION));
 }
 
@@ -220,13 +222,14 @@ void mu_doctor_nvml(struct mu_doctor_page *page)
 
 void mu_doctor_cuda(struct mu_doctor_page *page)
 {
-    void *handle = load(page, "CUDA", mu_cuda_path(), 1, "no CUDA program runs here",
-                        "with a GPU, install its driver (libcuda1); in a container, start it with --gpus all");
+    void *handle = library_load(page, "CUDA", mu_cuda_path(), 1, "no CUDA program runs here",
+                                "with a GPU, install its driver (libcuda1); in a container, start it with --gpus all");
     int (*version_of)(int *), (*init)(unsigned), (*count_of)(int *), version = 0, count = 0, rc;
     char words[256];
 
-    if (!handle || find(page, "CUDA", handle, "cuDriverGetVersion", &version_of) ||
-        find(page, "CUDA", handle, "cuInit", &init) || find(page, "CUDA", handle, "cuDeviceGetCount", &count_of))
+    if (!handle || symbol_find(page, "CUDA", handle, "cuDriverGetVersion", &version_of) ||
+        symbol_find(page, "CUDA", handle, "cuInit", &init) ||
+        symbol_find(page, "CUDA", handle, "cuDeviceGetCount", &count_of))
         return;
     version_of(&version);
     rc = init(0);

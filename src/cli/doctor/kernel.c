@@ -27,8 +27,8 @@
 #endif
 
 /* One feature: ok, or what its lack means, with the kernel that has it. */
-static void feature(struct mu_doctor_page *page, int error, enum mu_doctor_mark mark, const char *name,
-                    const char *needs, const char *what, const char *lack)
+static void feature_tell(struct mu_doctor_page *page, int error, enum mu_doctor_mark mark, const char *name,
+                         const char *needs, const char *what, const char *lack)
 {
     char why[320];
 
@@ -143,7 +143,7 @@ static int try_robust(pthread_mutex_t *mutex, uint64_t *ret_ns)
     return error == EOWNERDEAD ? 0 : error ? error : EPROTO;
 }
 
-static void robust(struct mu_doctor_page *page)
+static void robust_probe(struct mu_doctor_page *page)
 {
     pthread_mutex_t *mutex = mmap(NULL, sizeof *mutex, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_mutexattr_t attributes;
@@ -174,20 +174,22 @@ void mu_doctor_kernel(struct mu_doctor_page *page)
     if (uname(&name) == 0)
         mu_doctor_say(page, MU_DOCTOR_OK, "kernel", NULL, "%s %s on %s; each feature is tried below", name.sysname,
                       name.release, name.machine);
-    feature(page, try_futex_waitv(), MU_DOCTOR_NOTE, "futex_waitv", "use Linux 5.16 or newer",
-            "a sleeper waits for its word and for deaths at once", "sleepers look again every millisecond instead");
-    feature(page, try_pidfd_open(), MU_DOCTOR_PROBLEM, "pidfd_open", "use Linux 5.4 or newer",
-            "processes are signalled without a race", "tasks cannot be supervised");
-    feature(page, try_clone(), MU_DOCTOR_PROBLEM, "clone", "use Linux 5.4 or newer",
-            "a process was started and reaped by its pidfd", "tasks cannot be started");
-    feature(page, try_memfd(), MU_DOCTOR_PROBLEM, "memfd", "use Linux 3.17 or newer",
-            "sealed; serves where /dev/shm does not", "the guard of 'muster run' cannot be started");
-    feature(page, syscall(SYS_close_range, ~0u, ~0u, 0u) ? errno : 0, MU_DOCTOR_NOTE, "close_range",
-            "use Linux 5.9 or newer", "the guard of 'muster run' keeps no descriptors",
-            "the guard of 'muster run' keeps its parent's descriptors open");
-    feature(page, prctl(PR_SET_CHILD_SUBREAPER, 1) ? errno : 0, MU_DOCTOR_NOTE, "subreaper", "use Linux 3.4 or newer",
-            "orphans come to the launcher", "processes that tasks leave behind are not found");
-    robust(page);
+    feature_tell(page, try_futex_waitv(), MU_DOCTOR_NOTE, "futex_waitv", "use Linux 5.16 or newer",
+                 "a sleeper waits for its word and for deaths at once",
+                 "sleepers look again every millisecond instead");
+    feature_tell(page, try_pidfd_open(), MU_DOCTOR_PROBLEM, "pidfd_open", "use Linux 5.4 or newer",
+                 "processes are signalled without a race", "tasks cannot be supervised");
+    feature_tell(page, try_clone(), MU_DOCTOR_PROBLEM, "clone", "use Linux 5.4 or newer",
+                 "a process was started and reaped by its pidfd", "tasks cannot be started");
+    feature_tell(page, try_memfd(), MU_DOCTOR_PROBLEM, "memfd", "use Linux 3.17 or newer",
+                 "sealed; serves where /dev/shm does not", "the guard of 'muster run' cannot be started");
+    feature_tell(page, syscall(SYS_close_range, ~0u, ~0u, 0u) ? errno : 0, MU_DOCTOR_NOTE, "close_range",
+                 "use Linux 5.9 or newer", "the guard of 'muster run' keeps no descriptors",
+                 "the guard of 'muster run' keeps its parent's descriptors open");
+    feature_tell(page, prctl(PR_SET_CHILD_SUBREAPER, 1) ? errno : 0, MU_DOCTOR_NOTE, "subreaper",
+                 "use Linux 3.4 or newer", "orphans come to the launcher",
+                 "processes that tasks leave behind are not found");
+    robust_probe(page);
 }
 
 /* ---- clocks ------------------------------------------------------------------------------------------------------ */

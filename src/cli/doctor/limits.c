@@ -17,7 +17,7 @@
 
 /* ---- of the user ------------------------------------------------------------------------------------------------- */
 
-static const char *amount(rlim_t value, char buffer[32])
+static const char *limit_amount(rlim_t value, char buffer[32])
 {
     if (value == RLIM_INFINITY)
         snprintf(buffer, 32, "unlimited");
@@ -36,7 +36,7 @@ static void open_files(struct mu_doctor_page *page)
 
     if (getrlimit(RLIMIT_NOFILE, &limit))
         return;
-    amount(limit.rlim_max, hard);
+    limit_amount(limit.rlim_max, hard);
     if (limit.rlim_max < 66)
         mu_doctor_say(page, MU_DOCTOR_PROBLEM, "open files", mend,
                       "%s (hard limit): 'muster run' needs 64 and one a task", hard);
@@ -48,14 +48,14 @@ static void open_files(struct mu_doctor_page *page)
         mu_doctor_say(page, MU_DOCTOR_OK, "open files", NULL, "%s (hard limit)", hard);
 }
 
-static void processes(struct mu_doctor_page *page)
+static void processes_probe(struct mu_doctor_page *page)
 {
     struct rlimit limit;
     char text[32];
 
     if (getrlimit(RLIMIT_NPROC, &limit))
         return;
-    amount(limit.rlim_cur, text);
+    limit_amount(limit.rlim_cur, text);
     if (geteuid() == 0)
         mu_doctor_say(page, MU_DOCTOR_OK, "processes", NULL, "%s, which does not bind root", text);
     else if (limit.rlim_cur < 256)
@@ -73,7 +73,7 @@ static void locked_memory(struct mu_doctor_page *page)
 
     if (getrlimit(RLIMIT_MEMLOCK, &limit))
         return;
-    amount(limit.rlim_cur, text);
+    limit_amount(limit.rlim_cur, text);
     if (limit.rlim_cur != RLIM_INFINITY && access("/sys/class/infiniband", F_OK) == 0)
         mu_doctor_say(page, MU_DOCTOR_NOTE, "locked memory",
                       "ulimit -l unlimited, LimitMEMLOCK=infinity, --ulimit memlock=-1 for a container",
@@ -109,7 +109,7 @@ static void core_files(struct mu_doctor_page *page)
 }
 
 /* Limits that hardly anybody sets, and that end a job in strange ways. */
-static void sizes(struct mu_doctor_page *page)
+static void sizes_probe(struct mu_doctor_page *page)
 {
     struct rlimit limit;
 
@@ -123,7 +123,7 @@ static void sizes(struct mu_doctor_page *page)
 }
 
 /* The initial namespaces have fixed numbers: PROC_PID_INIT_INO, PROC_USER_INIT_INO. */
-static void namespaces(struct mu_doctor_page *page)
+static void namespaces_probe(struct mu_doctor_page *page)
 {
     uint64_t pid = mu_namespace("pid"), user = mu_namespace("user");
 
@@ -166,12 +166,12 @@ static void control_group_pids(struct mu_doctor_page *page)
 void mu_doctor_limits(struct mu_doctor_page *page)
 {
     open_files(page);
-    processes(page);
+    processes_probe(page);
     control_group_pids(page);
     locked_memory(page);
     core_files(page);
-    sizes(page);
-    namespaces(page);
+    sizes_probe(page);
+    namespaces_probe(page);
 }
 
 /* ---- processors -------------------------------------------------------------------------------------------------- */

@@ -21,7 +21,7 @@
 #define MIB (1024.0 * 1024)
 
 /* What mends it, with the folder between these two; good until the next one. */
-static const char *mend(const char *before, const char *behind)
+static const char *mend_of_folder(const char *before, const char *behind)
 {
     static char text[320];
 
@@ -42,15 +42,17 @@ static void say_size(struct mu_doctor_page *page, const struct statvfs *fs)
                       "Memory there (Kubernetes)",
                       "64 MiB, %.1f MiB of it free: what containers have by default; large values will not fit", left);
     else if (left < 64)
-        mu_doctor_say(page, MU_DOCTOR_NOTE, "size",
-                      size < 256 ? mend("mount it larger: mount -o remount,size=8g ", "")
-                                 : mend("remove what is not needed there: see 'ls -lS ", "' and 'muster segment list'"),
-                      "%.1f MiB of %.1f MiB free: large values will not fit", left, size);
+        mu_doctor_say(
+            page, MU_DOCTOR_NOTE, "size",
+            size < 256 ? mend_of_folder("mount it larger: mount -o remount,size=8g ", "")
+                       : mend_of_folder("remove what is not needed there: see 'ls -lS ", "' and 'muster segment list'"),
+            "%.1f MiB of %.1f MiB free: large values will not fit", left, size);
     else
         mu_doctor_say(page, MU_DOCTOR_OK, "size", NULL, "%.1f MiB of %.1f MiB free", left, size);
     if (fs->f_files > 0 && fs->f_favail < 16)
-        mu_doctor_say(page, MU_DOCTOR_NOTE, "inodes", mend("remove files there, or mount -o remount,nr_inodes=1m ", ""),
-                      "%llu of %llu left", (unsigned long long)fs->f_favail, (unsigned long long)fs->f_files);
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "inodes",
+                      mend_of_folder("remove files there, or mount -o remount,nr_inodes=1m ", ""), "%llu of %llu left",
+                      (unsigned long long)fs->f_favail, (unsigned long long)fs->f_files);
 }
 
 static void say_mount(struct mu_doctor_page *page, const struct statvfs *fs)
@@ -61,20 +63,20 @@ static void say_mount(struct mu_doctor_page *page, const struct statvfs *fs)
         statfs(mu_segment_folder(), &kind) == 0 && (kind.f_type == TMPFS_MAGIC || kind.f_type == HUGETLBFS_MAGIC);
 
     if (fs->f_flag & ST_RDONLY) {
-        mu_doctor_say(page, MU_DOCTOR_PROBLEM, "mounted", mend("mount -o remount,rw ", ""), "%s is read-only",
+        mu_doctor_say(page, MU_DOCTOR_PROBLEM, "mounted", mend_of_folder("mount -o remount,rw ", ""), "%s is read-only",
                       mu_segment_folder());
     } else if (access(mu_segment_folder(), W_OK | X_OK)) {
-        mu_doctor_say(page, MU_DOCTOR_PROBLEM, "mounted", mend("chmod 1777 ", ""), "%s may not be written by user %u",
-                      mu_segment_folder(), (unsigned)geteuid());
+        mu_doctor_say(page, MU_DOCTOR_PROBLEM, "mounted", mend_of_folder("chmod 1777 ", ""),
+                      "%s may not be written by user %u", mu_segment_folder(), (unsigned)geteuid());
     } else if (!is_tmpfs) {
-        mu_doctor_say(page, MU_DOCTOR_NOTE, "mounted", mend("mount -t tmpfs -o mode=1777 tmpfs ", ""),
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "mounted", mend_of_folder("mount -t tmpfs -o mode=1777 tmpfs ", ""),
                       "%s is no tmpfs: a segment there is written to a disk", mu_segment_folder());
     } else {
         mu_doctor_say(page, MU_DOCTOR_OK, "mounted", NULL, "%s is a tmpfs%s", mu_segment_folder(),
                       fs->f_flag & ST_NOEXEC ? " (noexec: no matter, nothing there is executed)" : "");
     }
     if (stat(mu_segment_folder(), &st) == 0 && (st.st_mode & 0002) && !(st.st_mode & S_ISVTX))
-        mu_doctor_say(page, MU_DOCTOR_NOTE, "sticky bit", mend("chmod 1777 ", ""),
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "sticky bit", mend_of_folder("chmod 1777 ", ""),
                       "%s has none: other users can remove this user's segments", mu_segment_folder());
 }
 
@@ -104,7 +106,7 @@ static void try_segment(struct mu_doctor_page *page, int memfd)
                !strstr(muster_last_error(), "ulimit -f")) {
         mu_doctor_say(
             page, MU_DOCTOR_NOTE, "segment",
-            mend("make it larger: --shm-size=8g for a container, else mount -o remount,size=8g ", ""),
+            mend_of_folder("make it larger: --shm-size=8g for a container, else mount -o remount,size=8g ", ""),
             "does not fit there: 'muster run' takes a memfd instead, and processes cannot meet by name alone");
     } else {
         mu_doctor_say(page, MU_DOCTOR_PROBLEM, memfd ? "memfd segment" : "segment",
@@ -121,7 +123,7 @@ void mu_doctor_shm(struct mu_doctor_page *page)
         char make[320];
 
         snprintf(make, sizeof make, "mkdir -p %s && mount -t tmpfs -o mode=1777 tmpfs ", mu_segment_folder());
-        mu_doctor_say(page, MU_DOCTOR_PROBLEM, "mounted", mend(make, ""), "%s: %s", mu_segment_folder(),
+        mu_doctor_say(page, MU_DOCTOR_PROBLEM, "mounted", mend_of_folder(make, ""), "%s: %s", mu_segment_folder(),
                       strerror(error));
         return;
     }
@@ -140,7 +142,7 @@ struct seen {
     char stale_jobs[160];
 };
 
-static int see(void *arg, const struct muster_segment_row *row)
+static int segment_count(void *arg, const struct muster_segment_row *row)
 {
     struct seen *seen = arg;
     char mend[320];
@@ -170,7 +172,7 @@ void mu_doctor_segments(struct mu_doctor_page *page)
     struct seen seen = {.page = page};
     char mend[320], bytes[32];
 
-    if (muster_segment_list(see, &seen) != MUSTER_OK) {
+    if (muster_segment_list(segment_count, &seen) != MUSTER_OK) {
         mu_doctor_say(page, MU_DOCTOR_NOTE, "jobs", NULL, "cannot be listed: %s", muster_last_error());
         return;
     }

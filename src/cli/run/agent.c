@@ -27,7 +27,7 @@ struct agent {
     char leader[300];
 };
 
-static int fail(const struct mu_cli_call *call, const char *why)
+static int agent_fail(const struct mu_cli_call *call, const char *why)
 {
     fprintf(stderr, "%s: ", call->path);
     mu_cli_print_line(stderr, why);
@@ -79,7 +79,7 @@ static int find_place(struct mu_cli_call *call, struct agent *agent)
     /* Where all is said there is nothing to be known. */
     if (mu_launch_node_find(call->values[MU_OPT_NODE_ID] && call->values[MU_OPT_NODES] ? nothing : environ, HOSTS_FILE,
                             &agent->node, why, sizeof why))
-        return fail(call, why);
+        return agent_fail(call, why);
     return take_place(call, agent);
 }
 
@@ -93,17 +93,17 @@ static int take_key(struct mu_cli_call *call, struct agent *agent)
     int rc;
 
     if (file)
-        return mu_launch_key_read(file, key, why, sizeof why) ? fail(call, why) : 0;
+        return mu_launch_key_read(file, key, why, sizeof why) ? agent_fail(call, why) : 0;
     rc = mu_launch_key_given(key, why, sizeof why);
     while (rc > 0 && (rc = mu_launch_key_of_user(agent->node.node == 0, key, why, sizeof why)) > 0) {
         if (muster_now_ns() >= until)
-            return fail(call,
-                        "there is no ~/.muster/key, which node 0's agent makes: the home folder must be shared, or "
-                        "the key be given by MUSTER_KEY or MUSTER_KEY_FILE");
+            return agent_fail(
+                call, "there is no ~/.muster/key, which node 0's agent makes: the home folder must be shared, or "
+                      "the key be given by MUSTER_KEY or MUSTER_KEY_FILE");
         poll(NULL, 0, LOOK_MS);
         rc = 1;
     }
-    return rc ? fail(call, why) : 0;
+    return rc ? agent_fail(call, why) : 0;
 }
 
 /* Where node 0 has written down that it is. */
@@ -117,7 +117,7 @@ static int find_leader(struct mu_cli_call *call, struct agent *agent)
     if (agent->node.leader[0] || agent->node.node == 0)
         return 0;
     if (mu_launch_home_file(agent->node.file, path, sizeof path, why, sizeof why))
-        return fail(call, why);
+        return agent_fail(call, why);
     for (;;) {
         FILE *file = fopen(path, "re");
         int found = file && fgets(agent->leader, sizeof agent->leader, file) && strchr(agent->leader, '\n');
@@ -131,7 +131,7 @@ static int find_leader(struct mu_cli_call *call, struct agent *agent)
                      "node 0 has not said in %s where it is: the home folder must be shared, or say "
                      "--join HOST:PORT",
                      path);
-            return fail(call, why);
+            return agent_fail(call, why);
         }
         poll(NULL, 0, LOOK_MS);
     }
@@ -141,7 +141,7 @@ static int find_leader(struct mu_cli_call *call, struct agent *agent)
 }
 
 /* How many tasks there are here must be known before the leader is told. */
-static int take_number(struct mu_cli_call *call, struct agent *agent, struct mu_cli_job *job)
+static int agent_take_number(struct mu_cli_call *call, struct agent *agent, struct mu_cli_job *job)
 {
     const char *text = call->values[MU_OPT_NUM];
     uint64_t number = 1;
@@ -150,7 +150,7 @@ static int take_number(struct mu_cli_call *call, struct agent *agent, struct mu_
     agent->hosts.tasks_here = 1;
     if (text && mu_launch_is_count(text))
         return mu_launch_count(text, &job->apps.machine, &job->apps.gpus, &agent->hosts.tasks_here, why, sizeof why)
-                   ? fail(call, why)
+                   ? agent_fail(call, why)
                    : 0;
     if (text && (mu_cli_parse_unsigned(text, MU_LAUNCH_SLOTS_MAX, &number) || number == 0))
         return mu_cli_wrong(call, MU_OPT_NUM, text, "is no number of tasks from 1 to %u", MU_LAUNCH_SLOTS_MAX);
@@ -177,7 +177,7 @@ static int take_hosts(struct mu_cli_call *call, struct agent *agent, struct mu_c
     if (!code)
         code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &agent->hosts.heartbeat_timeout_ns);
     if (!code)
-        code = take_number(call, agent, job);
+        code = agent_take_number(call, agent, job);
     if (!code && agent->node.nodes > 1)
         code = take_key(call, agent);
     return code || agent->node.nodes == 1 ? code : find_leader(call, agent);
@@ -235,7 +235,7 @@ static int run_led(struct mu_cli_call *call, struct agent *agent, struct mu_cli_
     while (agent->orders.words[count])
         count++;
     if (take_variables(agent->orders.env))
-        return fail(call, "out of memory");
+        return agent_fail(call, "out of memory");
     if (chdir(agent->orders.directory)) {
         fprintf(stderr, "%s: the job was started in %s: %m\n", words.path, agent->orders.directory);
         return MU_AGENT_EXIT_FAILED;
@@ -298,7 +298,7 @@ static int run_own(struct mu_cli_call *call, struct agent *agent, struct mu_cli_
     return code ? code : mu_agent_run(&job->options);
 }
 
-static int join(struct mu_cli_call *call)
+static int agent_join(struct mu_cli_call *call)
 {
     struct agent agent = {.leader = ""};
     struct mu_cli_job job = {.apps.num_tasks = 0};
@@ -332,7 +332,7 @@ static int join(struct mu_cli_call *call)
 }
 
 /* What the tasks are, and how the hosts of the job meet, has been decided. */
-static int refuse_others(const struct mu_cli_call *call)
+static int agent_refuse_others(const struct mu_cli_call *call)
 {
     static const enum mu_cli_option_id apply[] = {MU_OPT_ADOPT, MU_OPT_TIMEOUT, MU_OPT_KILL_ON_FAIL, MU_OPT_GRACE,
                                                   MU_OPT_METRICS};
@@ -348,14 +348,14 @@ static int refuse_others(const struct mu_cli_call *call)
     return 0;
 }
 
-static int adopt(struct mu_cli_call *call)
+static int agent_adopt(struct mu_cli_call *call)
 {
     struct mu_agent_options options = {
         .grace_ns = MU_CLI_GRACE_NS, .stdin_to = MU_AGENT_STDIN_NONE, .report = mu_cli_say_who};
     struct muster_segment *segment;
     enum muster_status status;
     char job[208];
-    int code = refuse_others(call);
+    int code = agent_refuse_others(call);
 
     if (code)
         return code;
@@ -377,7 +377,7 @@ static int adopt(struct mu_cli_call *call)
 
 static int agent_run(struct mu_cli_call *call)
 {
-    return call->values[MU_OPT_ADOPT] && call->count == 0 ? adopt(call) : join(call);
+    return call->values[MU_OPT_ADOPT] && call->count == 0 ? agent_adopt(call) : agent_join(call);
 }
 
 static const struct mu_cli_option agent_options[] = {

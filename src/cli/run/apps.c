@@ -24,7 +24,7 @@ static int check_env(const struct mu_cli_call *call, char *const *env)
 }
 
 /* Two lists of words as one, malloc()ed; the words themselves are shared. */
-static char **joined(char *const *first, char *const *second)
+static char **lists_joined(char *const *first, char *const *second)
 {
     size_t count = 0, n = 0;
     char **all;
@@ -73,7 +73,7 @@ static int counts_gpus(const char *text)
     return strcmp(text, "gpu") == 0 || strcmp(text, "auto") == 0;
 }
 
-static int take_number(const struct mu_cli_call *call, struct mu_cli_apps *apps, uint32_t *ret_number)
+static int app_take_number(const struct mu_cli_call *call, struct mu_cli_apps *apps, uint32_t *ret_number)
 {
     const char *text = call->values[MU_OPT_NUM];
     uint64_t number = apps->by_default ? apps->by_default : 1;
@@ -116,12 +116,12 @@ static int add_app(struct mu_cli_apps *apps, const struct mu_cli_call *common, c
     *app = (struct mu_agent_app){.argv = argv, .directory = common->values[MU_OPT_CHDIR]};
     if (call->values[MU_OPT_CHDIR])
         app->directory = call->values[MU_OPT_CHDIR];
-    code = take_number(call, apps, &app->num_tasks);
+    code = app_take_number(call, apps, &app->num_tasks);
     if (!code)
         code = check_env(call, call->env);
     if (code)
         return code;
-    app->env = joined(common->env, call == common ? NULL : call->env);
+    app->env = lists_joined(common->env, call == common ? NULL : call->env);
     apps->num_tasks += app->num_tasks;
     if (apps->num_tasks > MU_AGENT_TASKS_MAX)
         return mu_cli_usage(common, "%u tasks are too many: %u at most", apps->num_tasks, MU_AGENT_TASKS_MAX);

@@ -11,7 +11,7 @@
 #define BEATS_NS    100000000000ull /* JAX's own, of which its processes send two in this time */
 
 /* What means nothing where the service is not asked for. */
-static int refuse_others(const struct mu_cli_call *call)
+static int grpc_refuse_others(const struct mu_cli_call *call)
 {
     static const enum mu_cli_option_id need[] = {
         MU_OPT_REGISTER_TIMEOUT, MU_OPT_SHUTDOWN_TIMEOUT, MU_OPT_REGISTER_BARRIER, MU_OPT_GRPC_RECOVERABLE,
@@ -71,7 +71,7 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
     int code;
 
     if (!address && (call->verb->is_command || call->values[MU_OPT_TCPSTORE]))
-        return refuse_others(call);
+        return grpc_refuse_others(call);
     *grpc = (struct mu_agent_grpc){
         .address = address && *address ? address : MU_CLI_GRPC_ADDRESS,
         .register_timeout_ns = REGISTER_NS,

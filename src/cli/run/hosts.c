@@ -9,7 +9,7 @@
 
 #include "cli/run/run.h"
 
-static int refuse_others(struct mu_cli_call *call)
+static int hosts_refuse_others(struct mu_cli_call *call)
 {
     static const enum mu_cli_option_id need[] = {MU_OPT_RSH, MU_OPT_ADDRESS, MU_OPT_JOIN_TIMEOUT, MU_OPT_LATENCY};
 
@@ -21,7 +21,7 @@ static int refuse_others(struct mu_cli_call *call)
 }
 
 /* What cannot be had on several hosts. */
-static int refuse(struct mu_cli_call *call)
+static int hosts_refuse(struct mu_cli_call *call)
 {
     const char *job = call->values[MU_OPT_JOB];
 
@@ -45,8 +45,8 @@ int mu_cli_hosts_take(struct mu_cli_call *call, struct mu_cli_job *job, struct m
     int code;
 
     if (!list && !file)
-        return refuse_others(call);
-    if ((code = refuse(call)))
+        return hosts_refuse_others(call);
+    if ((code = hosts_refuse(call)))
         return code;
     if (list && mu_launch_hosts_parse(&hosts->list, list, why, sizeof why))
         return mu_cli_usage(call, "--hosts: %s", why);

@@ -341,7 +341,7 @@ const char *mu_cli_mpi_way(size_t number)
     return ways[number];
 }
 
-static int take_mpi(struct mu_cli_call *call, enum mu_agent_mpi *ret_mpi)
+static int run_take_mpi(struct mu_cli_call *call, enum mu_agent_mpi *ret_mpi)
 {
     size_t index = MU_AGENT_MPI_AUTO;
     int code = mu_cli_word(call, MU_OPT_MPI, &index);
@@ -350,7 +350,7 @@ static int take_mpi(struct mu_cli_call *call, enum mu_agent_mpi *ret_mpi)
     return code;
 }
 
-static int take_options(struct mu_cli_call *call, uint32_t local_tasks, struct mu_agent_options *options)
+static int run_take_options(struct mu_cli_call *call, uint32_t local_tasks, struct mu_agent_options *options)
 {
     int code = mu_cli_take_segment(call, local_tasks, options);
 
@@ -361,7 +361,7 @@ static int take_options(struct mu_cli_call *call, uint32_t local_tasks, struct m
     if (!code)
         code = take_restarts(call, options);
     if (!code)
-        code = take_mpi(call, &options->mpi);
+        code = run_take_mpi(call, &options->mpi);
     return code ? code : take_output(call, options);
 }
 
@@ -390,7 +390,7 @@ int mu_cli_job_take(struct mu_cli_call *call, struct mu_cli_job *job,
     if (!code && place)
         code = place(call, job);
     if (!code)
-        code = take_options(call, job->local_tasks, options);
+        code = run_take_options(call, job->local_tasks, options);
     return code ? code : take_binding(call, job);
 }
 

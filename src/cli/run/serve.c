@@ -14,7 +14,7 @@ static int print_json;
 static const struct mu_cli_call *serving;
 
 /* The first lines of stdout, for whoever starts the clients. */
-static void ready(const char *job, const char *grpc, const char *tcpstore)
+static void ready_lines_print(const char *job, const char *grpc, const char *tcpstore)
 {
     struct mu_cli_json json;
 
@@ -60,7 +60,7 @@ static int count_jobs(const struct mu_cli_call *call, const char *jobs, uint64_t
     }
 }
 
-static int take_tasks(const struct mu_cli_call *call, const char *jobs, uint32_t *ret_tasks)
+static int serve_take_tasks(const struct mu_cli_call *call, const char *jobs, uint32_t *ret_tasks)
 {
     const char *text = call->values[MU_OPT_TASKS];
     uint64_t number = 0, counted = 0;
@@ -97,7 +97,7 @@ static int serve_run(struct mu_cli_call *call)
     if (!code && !options.grpc && (grpc.jobs || grpc.once))
         code = mu_cli_usage(call, "--%s with --tcpstore needs --grpc: it is about that", grpc.jobs ? "jobs" : "once");
     if (!code)
-        code = take_tasks(call, grpc.jobs, &options.num_tasks);
+        code = serve_take_tasks(call, grpc.jobs, &options.num_tasks);
     if (!code)
         code = mu_cli_take_segment(call, options.num_tasks, &options);
     if (!code)
@@ -107,7 +107,7 @@ static int serve_run(struct mu_cli_call *call)
     print_json = call->values[MU_OPT_JSON] != NULL;
     serving = call;
     mu_agent_call_me("muster serve");
-    return mu_agent_serve(&options, ready);
+    return mu_agent_serve(&options, ready_lines_print);
 }
 
 static const struct mu_cli_option serve_options[] = {

@@ -9,7 +9,7 @@
 #include "launch/launch.h"
 
 /* What the user wants of every launch. NULL: nothing. */
-static const char *always(void)
+static const char *tcpstore_always(void)
 {
     static const char *const no[] = {"", "0", "no"}, *const yes[] = {"1", "yes"};
     const char *text = getenv("MUSTER_TCPSTORE");
@@ -30,7 +30,7 @@ int mu_cli_take_tcpstore(const struct mu_cli_call *call, struct mu_agent_tcpstor
     int insecure = call->values[MU_OPT_TCPSTORE_INSECURE] != NULL;
 
     if (!address && call->verb->is_command)
-        address = always();
+        address = tcpstore_always();
     if (!address)
         return insecure ? mu_cli_usage(call, "--tcpstore-insecure needs --tcpstore") : 0;
     *store = (struct mu_agent_tcpstore){.address = *address ? address : MU_CLI_TCPSTORE_ADDRESS, .insecure = insecure};

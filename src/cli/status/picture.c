@@ -126,8 +126,8 @@ static void time_cpu(struct mu_cli_task *task, const struct mu_cli_task *old, co
 
 /* ---- the picture ------------------------------------------------------------------------------------------------- */
 
-static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_picture *before,
-                                     struct mu_cli_picture *picture)
+static enum muster_status picture_take_tasks(struct muster *muster, const struct mu_cli_picture *before,
+                                             struct mu_cli_picture *picture)
 {
     uint32_t count = (uint32_t)muster_num_tasks(muster);
     struct muster_task_info *infos = calloc(count + 1, sizeof *infos);
@@ -269,7 +269,7 @@ static void take_served(struct muster *muster, unsigned what, struct mu_cli_pict
 }
 
 /* Another host's agent than the leader's would have to ask. */
-static void take_mpi(struct muster *muster, struct mu_cli_picture *picture)
+static void picture_take_mpi(struct muster *muster, struct mu_cli_picture *picture)
 {
     if (!picture->creator_gone && !picture->segment.closed && !picture->own_host &&
         muster_kv_get_dir(muster, MU_AGENT_MPI_WAITS, MUSTER_NTS, &picture->mpi) != MUSTER_OK)
@@ -284,7 +284,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     enum muster_status status = muster_segment_info(muster_segment_of(muster), &picture.segment);
 
     if (status == MUSTER_OK)
-        status = take_tasks(muster, before, &picture);
+        status = picture_take_tasks(muster, before, &picture);
     if (status == MUSTER_OK)
         mu_cli_take_hosts(muster_segment_of(muster), &picture);
     if (status == MUSTER_OK)
@@ -304,7 +304,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     picture.leaves = (picture.num_hosts ? picture.hosts[0].served : picture.served)[MU_CLI_GRPC].leaves;
     if (picture.leaves > picture.count)
         picture.leaves = 0;
-    take_mpi(muster, &picture);
+    picture_take_mpi(muster, &picture);
     time_groups(&picture);
     if (mu_cli_diagnose(&picture))
         abort();

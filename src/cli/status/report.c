@@ -19,7 +19,7 @@ void mu_cli_report_colours(FILE *out)
     coloured = out;
 }
 
-static const char *colour(FILE *out, enum mu_cli_colour wanted)
+static const char *colour_code(FILE *out, enum mu_cli_colour wanted)
 {
     return out == stdout || out == coloured ? mu_cli_colour(wanted) : "";
 }
@@ -32,9 +32,9 @@ void mu_cli_print_findings(const struct mu_cli_picture *picture, FILE *out)
                                  : finding->kind <= MU_CLI_IN_ERROR ? MU_CLI_RED
                                                                     : MU_CLI_YELLOW;
 
-        fputs(colour(out, how), out);
+        fputs(colour_code(out, how), out);
         mu_cli_print_line(out, finding->text);
-        fprintf(out, "%s\n", colour(out, MU_CLI_PLAIN));
+        fprintf(out, "%s\n", colour_code(out, MU_CLI_PLAIN));
     }
     if (picture->num_findings > FINDINGS_SHOWN)
         fprintf(out, "and %zu findings more\n", picture->num_findings - FINDINGS_SHOWN);
@@ -75,10 +75,10 @@ static void print_task(const struct mu_cli_picture *picture, const struct mu_cli
         snprintf(host, sizeof host, "%-12.12s ", mu_cli_host_of(picture, info->task_id));
     fprintf(out, "%-5d ", (int)info->task_id);
     mu_cli_print_line(out, host);
-    fprintf(out, "%s%-12s%s %s%-8s%s %-8s %-3u %-8s %-9s %-5s %-10" PRIu64 " %-*s", colour(out, colours[state]),
-            mu_cli_state_name(info->state), colour(out, MU_CLI_PLAIN),
-            kind <= MU_CLI_STOPPED ? colour(out, MU_CLI_RED) : "", mu_cli_process_word(task),
-            kind <= MU_CLI_STOPPED ? colour(out, MU_CLI_PLAIN) : "", pid, info->attempt,
+    fprintf(out, "%s%-12s%s %s%-8s%s %-8s %-3u %-8s %-9s %-5s %-10" PRIu64 " %-*s", colour_code(out, colours[state]),
+            mu_cli_state_name(info->state), colour_code(out, MU_CLI_PLAIN),
+            kind <= MU_CLI_STOPPED ? colour_code(out, MU_CLI_RED) : "", mu_cli_process_word(task),
+            kind <= MU_CLI_STOPPED ? colour_code(out, MU_CLI_PLAIN) : "", pid, info->attempt,
             mu_cli_age(info->since_ns, age), seconds, cpu, info->heartbeats, info->waiting[0] ? 9 : 0,
             mu_cli_beat_age(picture, task, beat));
     if (info->waiting[0]) {
@@ -90,8 +90,8 @@ static void print_task(const struct mu_cli_picture *picture, const struct mu_cli
     if (mu_cli_is_ended(info) && info->attempt == 0)
         fprintf(out, "      %s\n", mu_cli_end(info, end));
     if (info->state == MUSTER_TASK_ERROR) {
-        fprintf(out, "      %s%s, %s%s: ", colour(out, MU_CLI_RED), muster_status_name(info->error),
-                mu_cli_cause_name(info->cause), colour(out, MU_CLI_PLAIN));
+        fprintf(out, "      %s%s, %s%s: ", colour_code(out, MU_CLI_RED), muster_status_name(info->error),
+                mu_cli_cause_name(info->cause), colour_code(out, MU_CLI_PLAIN));
         mu_cli_print_line(out, info->message);
         putc('\n', out);
     }
@@ -99,9 +99,9 @@ static void print_task(const struct mu_cli_picture *picture, const struct mu_cli
 
 void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out)
 {
-    fprintf(out, "%s%-5s %s%-12s %-8s %-8s %-3s %-8s %-9s %-5s %-10s %-9s %s%s\n", colour(out, MU_CLI_BOLD), "TASK",
-            picture->num_hosts ? "HOST         " : "", "STATE", "PROCESS", "PID", "TRY", "SINCE", "CPU-SEC", "CPU%",
-            "HEARTBEATS", "LAST", "WAITING", colour(out, MU_CLI_PLAIN));
+    fprintf(out, "%s%-5s %s%-12s %-8s %-8s %-3s %-8s %-9s %-5s %-10s %-9s %s%s\n", colour_code(out, MU_CLI_BOLD),
+            "TASK", picture->num_hosts ? "HOST         " : "", "STATE", "PROCESS", "PID", "TRY", "SINCE", "CPU-SEC",
+            "CPU%", "HEARTBEATS", "LAST", "WAITING", colour_code(out, MU_CLI_PLAIN));
     for (size_t i = 0; i < picture->count; i++)
         print_task(picture, &picture->tasks[i], out);
 }
@@ -109,22 +109,22 @@ void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out)
 void mu_cli_print_hosts(const struct mu_cli_picture *picture, FILE *out)
 {
     if (picture->num_hosts)
-        fprintf(out, "%s%s%s\n", colour(out, MU_CLI_BOLD), mu_cli_host_head(), colour(out, MU_CLI_PLAIN));
+        fprintf(out, "%s%s%s\n", colour_code(out, MU_CLI_BOLD), mu_cli_host_head(), colour_code(out, MU_CLI_PLAIN));
     for (uint32_t i = 0; i < picture->num_hosts; i++) {
         const struct mu_cli_host *host = &picture->hosts[i];
         enum mu_cli_kind kind = mu_cli_host_kind(host);
         char text[320];
 
         mu_cli_host_row(picture, host, text, sizeof text);
-        fputs(kind == MU_CLI_FINE ? "" : colour(out, kind == MU_CLI_DEAD ? MU_CLI_RED : MU_CLI_YELLOW), out);
+        fputs(kind == MU_CLI_FINE ? "" : colour_code(out, kind == MU_CLI_DEAD ? MU_CLI_RED : MU_CLI_YELLOW), out);
         mu_cli_print_line(out, text);
-        fprintf(out, "%s\n", kind == MU_CLI_FINE ? "" : colour(out, MU_CLI_PLAIN));
+        fprintf(out, "%s\n", kind == MU_CLI_FINE ? "" : colour_code(out, MU_CLI_PLAIN));
     }
 }
 
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
-static void print_meeting(const struct mu_cli_picture *picture, const struct mu_meeting *meeting, FILE *out)
+static void meeting_print(const struct mu_cli_picture *picture, const struct mu_meeting *meeting, FILE *out)
 {
     int is_open = mu_cli_meeting_is_open(meeting);
     size_t len = strlen(meeting->id);
@@ -135,7 +135,7 @@ static void print_meeting(const struct mu_cli_picture *picture, const struct mu_
     fprintf(out, "%*s %-9" PRIu64 " %-18s %-9s %s\n", len < 24 ? (int)(24 - len) : 0, "", meeting->instance,
             mu_cli_meeting_word(meeting), arrived, mu_cli_age(meeting->since_ns, age));
     for (uint32_t i = 0; i < meeting->missing_count && i < MISSING_SHOWN && is_open; i++) {
-        fprintf(out, "  %smissing%s: task %d, ", colour(out, MU_CLI_YELLOW), colour(out, MU_CLI_PLAIN),
+        fprintf(out, "  %smissing%s: task %d, ", colour_code(out, MU_CLI_YELLOW), colour_code(out, MU_CLI_PLAIN),
                 (int)meeting->missing[i]);
         mu_cli_print_line(out, mu_cli_why_missing(picture, meeting->missing[i], why));
         putc('\n', out);
@@ -152,9 +152,9 @@ static void print_kind(const struct mu_cli_picture *picture, int groups, FILE *o
         if (picture->meetings[i].is_group != groups)
             continue;
         if (shown++ == 0)
-            fprintf(out, "%s%-24s %-9s %-18s %-9s %s%s\n", colour(out, MU_CLI_BOLD), groups ? "GROUP" : "BARRIER",
-                    "INSTANCE", "STATE", "ARRIVED", "SINCE", colour(out, MU_CLI_PLAIN));
-        print_meeting(picture, &picture->meetings[i], out);
+            fprintf(out, "%s%-24s %-9s %-18s %-9s %s%s\n", colour_code(out, MU_CLI_BOLD), groups ? "GROUP" : "BARRIER",
+                    "INSTANCE", "STATE", "ARRIVED", "SINCE", colour_code(out, MU_CLI_PLAIN));
+        meeting_print(picture, &picture->meetings[i], out);
     }
 }
 
@@ -224,8 +224,8 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
     struct timespec now;
 
     clock_gettime(CLOCK_REALTIME, &now);
-    fprintf(out, "job      %s%s%s, made by pid %u %.1f s ago%s%s\n", colour(out, MU_CLI_BOLD), segment->job,
-            colour(out, MU_CLI_PLAIN), segment->creator_pid,
+    fprintf(out, "job      %s%s%s, made by pid %u %.1f s ago%s%s\n", colour_code(out, MU_CLI_BOLD), segment->job,
+            colour_code(out, MU_CLI_PLAIN), segment->creator_pid,
             (double)now.tv_sec + (double)now.tv_nsec / 1e9 - (double)segment->created_unix_ns / 1e9,
             picture->creator_gone ? ", which is gone" : "", segment->closed ? ", closed" : "");
     fprintf(out, "segment  %s: %s, %s committed; %u of %u slots in use; %" PRIu64 " key%s, %s\n",
@@ -244,7 +244,7 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
     print_served(picture, MU_CLI_TCPSTORE, "tcpstore", out);
     print_mpi(picture, out);
     if (picture->in_error) {
-        fprintf(out, "%serror%s    task %d ", colour(out, MU_CLI_RED), colour(out, MU_CLI_PLAIN),
+        fprintf(out, "%serror%s    task %d ", colour_code(out, MU_CLI_RED), colour_code(out, MU_CLI_PLAIN),
                 (int)picture->error.task_id);
         if (picture->error.pid) /* of a guest it may not be known */
             fprintf(out, "(pid %u) ", picture->error.pid);

@@ -27,7 +27,7 @@ struct view {
  * character upon character, and \033[K clears that. Lines that are too many are cut by us; no newline leaves the last
  * row, for it would scroll.
  */
-static void draw(const struct mu_cli_picture *picture)
+static void picture_draw(const struct mu_cli_picture *picture)
 {
     struct winsize size = {.ws_row = 0};
     char *text = NULL, *line, *end;
@@ -56,14 +56,14 @@ static void draw(const struct mu_cli_picture *picture)
     free(text);
 }
 
-static void show(struct view *view, const struct mu_cli_picture *picture)
+static void picture_show(struct view *view, const struct mu_cli_picture *picture)
 {
     if (view->is_json) {
         mu_cli_json_picture(picture, stdout);
     } else if (view->is_screen) {
         if (view->shown == 0)
             fputs("\033[2J", stdout);
-        draw(picture);
+        picture_draw(picture);
     } else {
         if (view->shown > 0)
             putchar('\n');
@@ -74,7 +74,7 @@ static void show(struct view *view, const struct mu_cli_picture *picture)
 }
 
 /* The next picture, shown and kept in *last. What changes too fast to be read ends nothing: what was shown stays. */
-static enum muster_status look(struct muster *muster, struct view *view, struct mu_cli_picture *last)
+static enum muster_status status_look(struct muster *muster, struct view *view, struct mu_cli_picture *last)
 {
     struct mu_cli_picture now;
     enum muster_status status = mu_cli_picture_take(muster, view->shown ? last : NULL, &now);
@@ -84,11 +84,11 @@ static enum muster_status look(struct muster *muster, struct view *view, struct 
     if (view->shown)
         mu_cli_picture_free(last);
     *last = now;
-    show(view, last);
+    picture_show(view, last);
     return MUSTER_OK;
 }
 
-static int watch(struct mu_cli_call *call, struct muster *muster, struct view *view, uint64_t interval)
+static int status_watch(struct mu_cli_call *call, struct muster *muster, struct view *view, uint64_t interval)
 {
     struct mu_cli_picture last;
     enum muster_status status = MUSTER_OK;
@@ -101,7 +101,7 @@ static int watch(struct mu_cli_call *call, struct muster *muster, struct view *v
         is_over = mu_cli_watch_is_over(muster);
         if (is_over && !mu_cli_watch_is_whole(muster))
             break;
-        status = look(muster, view, &last);
+        status = status_look(muster, view, &last);
         if (status != MUSTER_OK)
             break;
         next += interval;
@@ -166,12 +166,12 @@ static int status_run(struct mu_cli_call *call)
         const char *term = getenv("TERM");
 
         view.is_screen = !view.is_json && isatty(1) && term && strcmp(term, "dumb") != 0;
-        return mu_cli_leave(call, muster, watch(call, muster, &view, interval));
+        return mu_cli_leave(call, muster, status_watch(call, muster, &view, interval));
     }
     status = take_one(muster, &picture);
     if (status != MUSTER_OK)
         return mu_cli_leave(call, muster, mu_cli_fail(call, status));
-    show(&view, &picture);
+    picture_show(&view, &picture);
     mu_cli_picture_free(&picture);
     return mu_cli_leave(call, muster, code);
 }

@@ -22,7 +22,7 @@ const char *mu_top_state_name(enum mu_top_state state)
     return states[state];
 }
 
-static int contains(const char *text, const char *part)
+static int text_contains(const char *text, const char *part)
 {
     size_t len = strlen(part);
 
@@ -32,7 +32,7 @@ static int contains(const char *text, const char *part)
     return len == 0;
 }
 
-static int is_shown(const struct mu_top *top, const struct mu_cli_task *task)
+static int task_is_shown(const struct mu_top *top, const struct mu_cli_task *task)
 {
     enum mu_cli_kind kind = mu_cli_kind_of(&top->picture, task);
     char row[512];
@@ -58,11 +58,11 @@ static int is_shown(const struct mu_top *top, const struct mu_cli_task *task)
     mu_top_row(&top->picture, task, row, sizeof row);
     len = strlen(row);
     snprintf(row + len, sizeof row - len, " %s %s", task->info.waiting, task->info.message);
-    return contains(row, top->text);
+    return text_contains(row, top->text);
 }
 
 /* The larger, the further up. */
-static double weight(const struct mu_top *top, uint32_t number)
+static double task_weight(const struct mu_top *top, uint32_t number)
 {
     const struct mu_cli_task *task = &top->picture.tasks[number];
 
@@ -78,10 +78,10 @@ static double weight(const struct mu_top *top, uint32_t number)
 
 static const struct mu_top *sorted; /* qsort() hands nothing on; there is one thread */
 
-static int compare(const void *a, const void *b)
+static int tasks_compare(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    double d = weight(sorted, y) - weight(sorted, x);
+    double d = task_weight(sorted, y) - task_weight(sorted, x);
     int by_number = x < y ? -1 : x > y;
 
     if (sorted->is_reversed)
@@ -98,10 +98,10 @@ void mu_top_arrange(struct mu_top *top)
     top->order = order;
     top->num_order = 0;
     for (size_t i = 0; i < top->picture.count; i++)
-        if (is_shown(top, &top->picture.tasks[i]))
+        if (task_is_shown(top, &top->picture.tasks[i]))
             order[top->num_order++] = (uint32_t)i;
     sorted = top;
-    qsort(order, top->num_order, sizeof *order, compare);
+    qsort(order, top->num_order, sizeof *order, tasks_compare);
 }
 
 size_t mu_top_place(struct mu_top *top)

@@ -32,7 +32,7 @@ void mu_top_colours(void)
     in_colour = 1;
 }
 
-static attr_t tint(int colour)
+static attr_t colour_tint(int colour)
 {
     if (in_colour)
         return COLOR_PAIR(colour);
@@ -40,7 +40,7 @@ static attr_t tint(int colour)
 }
 
 /* Cut at the screen's edge, by columns; what is no text shows as '?'. Returns the column behind it. */
-static int put(int row, int column, attr_t attributes, const char *format, ...)
+static int page_put(int row, int column, attr_t attributes, const char *format, ...)
 {
     char text[1024];
     const char *at = text;
@@ -92,17 +92,18 @@ static void draw_title(const struct mu_top *top)
     int column;
 
     fill_line(0, A_REVERSE);
-    column = put(0, 0, A_REVERSE | A_BOLD, "muster top  %s", picture->segment.job);
-    column = put(0, column, A_REVERSE, "  %zu tasks: %u connected, %u in error; %" PRIu64 " keys", picture->count,
-                 picture->states[MUSTER_TASK_CONNECTED], picture->states[MUSTER_TASK_ERROR], picture->keys);
+    column = page_put(0, 0, A_REVERSE | A_BOLD, "muster top  %s", picture->segment.job);
+    column = page_put(0, column, A_REVERSE, "  %zu tasks: %u connected, %u in error; %" PRIu64 " keys", picture->count,
+                      picture->states[MUSTER_TASK_CONNECTED], picture->states[MUSTER_TASK_ERROR], picture->keys);
     for (unsigned what = 0; what < MU_CLI_SERVED; what++)
         if (picture->served[what].address[0])
-            column = put(0, column, A_REVERSE, "; %s %s: %u connections", what == MU_CLI_GRPC ? "grpc" : "tcpstore",
+            column =
+                page_put(0, column, A_REVERSE, "; %s %s: %u connections", what == MU_CLI_GRPC ? "grpc" : "tcpstore",
                          picture->served[what].address, picture->served[what].connections);
     if (top->is_over)
-        put(0, column, A_REVERSE | A_BOLD, "  THE JOB HAS ENDED");
+        page_put(0, column, A_REVERSE | A_BOLD, "  THE JOB HAS ENDED");
     else if (top->is_paused)
-        put(0, column, A_REVERSE | A_BOLD, "  PAUSED");
+        page_put(0, column, A_REVERSE | A_BOLD, "  PAUSED");
 }
 
 /* The diagnosis from line `row` on; the line behind it. Takes a third of the screen at most. */
@@ -115,7 +116,7 @@ static int draw_findings(const struct mu_top *top, int row)
         const struct mu_cli_finding *finding = &picture->findings[i];
         int colour = finding->kind == MU_CLI_FINE ? GREEN : finding->kind <= MU_CLI_IN_ERROR ? RED : YELLOW;
 
-        put(row++, 0, tint(colour), "%s", finding->text);
+        page_put(row++, 0, colour_tint(colour), "%s", finding->text);
     }
     return row;
 }
@@ -126,20 +127,23 @@ static void draw_foot(const struct mu_top *top)
         return;
     fill_line(LINES - 1, A_REVERSE);
     if (top->is_typing) {
-        int column = put(LINES - 1, 0, A_REVERSE, "filter: %s", top->text);
+        int column = page_put(LINES - 1, 0, A_REVERSE, "filter: %s", top->text);
 
-        put(LINES - 1, column, A_REVERSE | A_BLINK, "_");
-        put(LINES - 1, column + 2, A_REVERSE, "(Enter: keep, Esc: none)");
+        page_put(LINES - 1, column, A_REVERSE | A_BLINK, "_");
+        page_put(LINES - 1, column + 2, A_REVERSE, "(Enter: keep, Esc: none)");
         return;
     }
     switch (top->page) {
     case MU_TOP_TASKS:
-        put(LINES - 1, 0, A_REVERSE, "q quit  ? help  Enter task  b barriers  s sort: %s%s  f state: %s  / filter: %s",
-            mu_top_sort_name(top->sort), top->is_reversed ? " reversed" : "", mu_top_state_name(top->state),
-            top->text[0] ? top->text : "-");
+        page_put(LINES - 1, 0, A_REVERSE,
+                 "q quit  ? help  Enter task  b barriers  s sort: %s%s  f state: %s  / filter: %s",
+                 mu_top_sort_name(top->sort), top->is_reversed ? " reversed" : "", mu_top_state_name(top->state),
+                 top->text[0] ? top->text : "-");
         break;
-    case MU_TOP_TASK: put(LINES - 1, 0, A_REVERSE, "q quit  ? help  Esc tasks  Up, Down other task  b barriers"); break;
-    default: put(LINES - 1, 0, A_REVERSE, "q quit  ? help  Esc tasks"); break;
+    case MU_TOP_TASK:
+        page_put(LINES - 1, 0, A_REVERSE, "q quit  ? help  Esc tasks  Up, Down other task  b barriers");
+        break;
+    default: page_put(LINES - 1, 0, A_REVERSE, "q quit  ? help  Esc tasks"); break;
     }
 }
 
@@ -176,7 +180,7 @@ static int colour_of(enum mu_cli_kind kind)
 static void draw_task_line(const struct mu_top *top, int row, uint32_t number)
 {
     const struct mu_cli_task *task = &top->picture.tasks[number];
-    attr_t attributes = tint(colour_of(mu_cli_kind_of(&top->picture, task)));
+    attr_t attributes = colour_tint(colour_of(mu_cli_kind_of(&top->picture, task)));
     char text[256], age[32];
     int column;
 
@@ -185,11 +189,12 @@ static void draw_task_line(const struct mu_top *top, int row, uint32_t number)
         fill_line(row, A_REVERSE);
     }
     mu_top_row(&top->picture, task, text, sizeof text);
-    column = put(row, 0, attributes, "%s", text);
+    column = page_put(row, 0, attributes, "%s", text);
     if (task->info.waiting[0])
-        put(row, column, attributes, "  %s, for %s", task->info.waiting, mu_cli_age(task->info.waiting_since_ns, age));
+        page_put(row, column, attributes, "  %s, for %s", task->info.waiting,
+                 mu_cli_age(task->info.waiting_since_ns, age));
     else if (task->info.state == MUSTER_TASK_ERROR)
-        put(row, column, attributes, "  %s: %s", mu_cli_cause_name(task->info.cause), task->info.message);
+        page_put(row, column, attributes, "  %s: %s", mu_cli_cause_name(task->info.cause), task->info.message);
 }
 
 static void draw_tasks(struct mu_top *top)
@@ -198,7 +203,7 @@ static void draw_tasks(struct mu_top *top)
     size_t place = mu_top_place(top);
 
     if (row < LINES - 2)
-        put(row, 0, A_BOLD, "%s", mu_top_head());
+        page_put(row, 0, A_BOLD, "%s", mu_top_head());
     first = row + 1;
     top->lines = LINES - 1 > first ? (size_t)(LINES - 1 - first) : 0;
     if (place < top->scroll)
@@ -210,12 +215,12 @@ static void draw_tasks(struct mu_top *top)
     for (size_t i = 0; i < top->lines && top->scroll + i < top->num_order; i++)
         draw_task_line(top, first + (int)i, top->order[top->scroll + i]);
     if (top->num_order == 0 && top->lines)
-        put(first, 0, A_NORMAL, "no task passes the filter: / and f change it");
+        page_put(first, 0, A_NORMAL, "no task passes the filter: / and f change it");
 }
 
 /* ---- waits ------------------------------------------------------------------------------------------------------- */
 
-static const char *duration(uint64_t ns, char buffer[32])
+static const char *duration_text(uint64_t ns, char buffer[32])
 {
     if (ns < 1000000)
         snprintf(buffer, 32, "%.3g us", (double)ns / 1e3);
@@ -233,8 +238,8 @@ static int draw_histogram(const struct muster_stats *stats, int row, int room)
     int first = MUSTER_STATS_BUCKETS, last = -1, per_line = 1, lines;
     char text[32];
 
-    put(row++, 0, A_BOLD, "%" PRIu64 " wait%s at barriers and in groups that slept, by length", stats->barrier_waits,
-        stats->barrier_waits == 1 ? "" : "s");
+    page_put(row++, 0, A_BOLD, "%" PRIu64 " wait%s at barriers and in groups that slept, by length",
+             stats->barrier_waits, stats->barrier_waits == 1 ? "" : "s");
     for (int i = 0; i < MUSTER_STATS_BUCKETS; i++) {
         if (!stats->barrier_wait_buckets[i])
             continue;
@@ -254,11 +259,12 @@ static int draw_histogram(const struct muster_stats *stats, int row, int room)
         int end = first + (i + 1) * per_line - 1, width = COLS - 32 > 8 ? COLS - 32 : 8;
         int is_open = end >= MUSTER_STATS_BUCKETS - 1;
         int bar = (int)((double)sums[i] * width / (double)most + 0.5);
-        int column = put(row, 0, A_NORMAL, "%s %8s %12" PRIu64 " ", is_open ? ">=" : " <",
-                         duration(MUSTER_STATS_BOUND_NS(is_open ? MUSTER_STATS_BUCKETS - 2 : end), text), sums[i]);
+        int column =
+            page_put(row, 0, A_NORMAL, "%s %8s %12" PRIu64 " ", is_open ? ">=" : " <",
+                     duration_text(MUSTER_STATS_BOUND_NS(is_open ? MUSTER_STATS_BUCKETS - 2 : end), text), sums[i]);
 
         for (bar = sums[i] && !bar ? 1 : bar; bar > 0; bar--)
-            column = put(row, column, tint(CYAN), "#");
+            column = page_put(row, column, colour_tint(CYAN), "#");
         row++;
     }
     return row;
@@ -271,23 +277,24 @@ static int draw_process(const struct mu_cli_picture *picture, const struct mu_cl
     const struct muster_task_info *info = &task->info;
     char age[32], beat[32];
 
-    put(row++, 0, A_NORMAL, "process      %s, pid %u%s%s", mu_cli_process_word(task), info->pid,
-        info->host[0] ? " on " : "", info->host);
+    page_put(row++, 0, A_NORMAL, "process      %s, pid %u%s%s", mu_cli_process_word(task), info->pid,
+             info->host[0] ? " on " : "", info->host);
     if (task->start)
-        put(row++, 0, A_NORMAL, "processor    %.2f s so far, %.0f %% now; its first thread last ran %s ago",
-            (double)task->cpu_ns / 1e9, task->cpu_percent < 0 ? 0 : task->cpu_percent,
-            task->last_ran ? mu_cli_age(task->last_ran, age) : "-");
-    put(row++, 0, A_NORMAL, "registered   %u time%s, incarnation %" PRIu64 "%s%s", info->attempt,
-        info->attempt == 1 ? "" : "s", info->incarnation, info->recoverable ? ", recoverable" : "",
-        info->guest ? ", a guest: it speaks through the agent" : "");
-    put(row++, 0, A_NORMAL, "heartbeats   %" PRIu64 ", the last one %s ago; silent for %.3g s it is in error",
-        info->heartbeats, mu_cli_beat_age(picture, task, beat), (double)picture->heartbeat_timeout_ns / 1e9);
+        page_put(row++, 0, A_NORMAL, "processor    %.2f s so far, %.0f %% now; its first thread last ran %s ago",
+                 (double)task->cpu_ns / 1e9, task->cpu_percent < 0 ? 0 : task->cpu_percent,
+                 task->last_ran ? mu_cli_age(task->last_ran, age) : "-");
+    page_put(row++, 0, A_NORMAL, "registered   %u time%s, incarnation %" PRIu64 "%s%s", info->attempt,
+             info->attempt == 1 ? "" : "s", info->incarnation, info->recoverable ? ", recoverable" : "",
+             info->guest ? ", a guest: it speaks through the agent" : "");
+    page_put(row++, 0, A_NORMAL, "heartbeats   %" PRIu64 ", the last one %s ago; silent for %.3g s it is in error",
+             info->heartbeats, mu_cli_beat_age(picture, task, beat), (double)picture->heartbeat_timeout_ns / 1e9);
     if (info->waiting[0])
-        put(row++, 0, A_BOLD, "waits        in %s, for %s", info->waiting, mu_cli_age(info->waiting_since_ns, age));
+        page_put(row++, 0, A_BOLD, "waits        in %s, for %s", info->waiting,
+                 mu_cli_age(info->waiting_since_ns, age));
     else
-        put(row++, 0, A_NORMAL, "waits        %s",
-            mu_cli_other_host(picture, info->task_id) && !task->letter ? "it is not known here"
-                                                                       : "for nothing in muster");
+        page_put(row++, 0, A_NORMAL, "waits        %s",
+                 mu_cli_other_host(picture, info->task_id) && !task->letter ? "it is not known here"
+                                                                            : "for nothing in muster");
     return row;
 }
 
@@ -300,13 +307,13 @@ static void draw_task(struct mu_top *top)
     char age[32], why[192];
     int row = 2;
 
-    put(row++, 0, A_BOLD | tint(colour_of(mu_cli_kind_of(picture, task))), "task %d: %s, for %s", (int)info->task_id,
-        mu_cli_state_name(info->state), mu_cli_age(info->since_ns, age));
+    page_put(row++, 0, A_BOLD | colour_tint(colour_of(mu_cli_kind_of(picture, task))), "task %d: %s, for %s",
+             (int)info->task_id, mu_cli_state_name(info->state), mu_cli_age(info->since_ns, age));
     if (info->state == MUSTER_TASK_ERROR)
-        put(row++, 0, tint(RED), "error        %s, %s: %s", muster_status_name(info->error),
-            mu_cli_cause_name(info->cause), info->message);
+        page_put(row++, 0, colour_tint(RED), "error        %s, %s: %s", muster_status_name(info->error),
+                 mu_cli_cause_name(info->cause), info->message);
     if (mu_cli_is_ended(info) && !task->unjoined)
-        put(row++, 0, A_NORMAL, "process      %s", mu_cli_end(info, why));
+        page_put(row++, 0, A_NORMAL, "process      %s", mu_cli_end(info, why));
     if (info->attempt || task->unjoined)
         row = draw_process(picture, task, row);
     for (size_t i = 0; i < picture->num_meetings; i++) {
@@ -315,13 +322,13 @@ static void draw_task(struct mu_top *top)
 
         for (uint32_t k = 0; k < meeting->missing_count && is_open && meeting->arrived; k++)
             if (meeting->missing[k] == info->task_id)
-                put(row++, 0, tint(YELLOW), "holds up     %u in %s %s, for %s: %s", meeting->arrived,
-                    meeting->is_group ? "group" : "barrier", meeting->id, mu_cli_age(meeting->since_ns, age),
-                    mu_cli_why_missing(picture, info->task_id, why));
+                page_put(row++, 0, colour_tint(YELLOW), "holds up     %u in %s %s, for %s: %s", meeting->arrived,
+                         meeting->is_group ? "group" : "barrier", meeting->id, mu_cli_age(meeting->since_ns, age),
+                         mu_cli_why_missing(picture, info->task_id, why));
     }
-    put(row++, 0, A_NORMAL,
-        "barriers     %" PRIu64 " named, %" PRIu64 " of groups; keys: %" PRIu64 " written, %" PRIu64 " waited for",
-        stats->named_barriers, stats->group_barriers, stats->kv_writes, stats->kv_waits);
+    page_put(row++, 0, A_NORMAL,
+             "barriers     %" PRIu64 " named, %" PRIu64 " of groups; keys: %" PRIu64 " written, %" PRIu64 " waited for",
+             stats->named_barriers, stats->group_barriers, stats->kv_writes, stats->kv_waits);
     draw_histogram(stats, row + 1, LINES - 2 - row);
 }
 
@@ -333,7 +340,7 @@ static void draw_barriers(struct mu_top *top)
     int row = draw_findings(top, 1) + 1, end = LINES - 1 - (LINES > 16 ? LINES / 2 - 2 : 0);
     char age[32], arrived[32], why[192];
 
-    put(row++, 0, A_BOLD, "%-24s %-9s %-18s %-9s %s", "BARRIER, GROUP", "INSTANCE", "STATE", "ARRIVED", "SINCE");
+    page_put(row++, 0, A_BOLD, "%-24s %-9s %-18s %-9s %s", "BARRIER, GROUP", "INSTANCE", "STATE", "ARRIVED", "SINCE");
     top->lines = end > row ? (size_t)(end - row) : 0;
     if (top->scroll >= picture->num_meetings)
         top->scroll = picture->num_meetings ? picture->num_meetings - 1 : 0;
@@ -342,15 +349,16 @@ static void draw_barriers(struct mu_top *top)
         int is_open = mu_cli_meeting_is_open(meeting);
 
         snprintf(arrived, sizeof arrived, "%u/%u", meeting->arrived, meeting->participants);
-        put(row++, 0, is_open ? tint(YELLOW) : A_NORMAL, "%-24.24s %-9" PRIu64 " %-18s %-9s %s", meeting->id,
-            meeting->instance, mu_cli_meeting_word(meeting), arrived, mu_cli_age(meeting->since_ns, age));
+        page_put(row++, 0, is_open ? colour_tint(YELLOW) : A_NORMAL, "%-24.24s %-9" PRIu64 " %-18s %-9s %s",
+                 meeting->id, meeting->instance, mu_cli_meeting_word(meeting), arrived,
+                 mu_cli_age(meeting->since_ns, age));
         for (uint32_t k = 0; is_open && k < meeting->missing_count && k < 4 && row < end; k++)
-            put(row++, 0, A_NORMAL, "  missing: task %d, %s%s", (int)meeting->missing[k],
-                mu_cli_why_missing(picture, meeting->missing[k], why),
-                k == 3 && meeting->missing_count > 4 ? ", and others" : "");
+            page_put(row++, 0, A_NORMAL, "  missing: task %d, %s%s", (int)meeting->missing[k],
+                     mu_cli_why_missing(picture, meeting->missing[k], why),
+                     k == 3 && meeting->missing_count > 4 ? ", and others" : "");
     }
     if (picture->num_meetings == 0)
-        put(row++, 0, A_NORMAL, "no barriers");
+        page_put(row++, 0, A_NORMAL, "no barriers");
     if (LINES > 16)
         draw_histogram(&top->stats, end + 1, LINES - 2 - end);
 }
@@ -362,11 +370,11 @@ static void draw_hosts(struct mu_top *top)
     char text[320], summary[160];
 
     if (!picture->num_hosts) {
-        put(row, 0, A_NORMAL, "this job has one host");
+        page_put(row, 0, A_NORMAL, "this job has one host");
         return;
     }
-    put(row++, 0, A_NORMAL, "hosts %s; this is host %u", mu_cli_host_summary(picture, summary), picture->own_host);
-    put(row++, 0, A_BOLD, "%s", mu_cli_host_head());
+    page_put(row++, 0, A_NORMAL, "hosts %s; this is host %u", mu_cli_host_summary(picture, summary), picture->own_host);
+    page_put(row++, 0, A_BOLD, "%s", mu_cli_host_head());
     top->lines = LINES - 1 > row ? (size_t)(LINES - 1 - row) : 0;
     if (top->scroll + top->lines > picture->num_hosts)
         top->scroll = picture->num_hosts > top->lines ? picture->num_hosts - top->lines : 0;
@@ -375,7 +383,7 @@ static void draw_hosts(struct mu_top *top)
         enum mu_cli_kind kind = mu_cli_host_kind(host);
 
         mu_cli_host_row(picture, host, text, sizeof text);
-        put(row++, 0, tint(kind == MU_CLI_FINE ? PLAIN : kind == MU_CLI_DEAD ? RED : YELLOW), "%s", text);
+        page_put(row++, 0, colour_tint(kind == MU_CLI_FINE ? PLAIN : kind == MU_CLI_DEAD ? RED : YELLOW), "%s", text);
     }
 }
 
@@ -400,7 +408,7 @@ static void draw_help(void)
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0] && (int)i < LINES - 3; i++)
-        put((int)i + 2, 0, A_NORMAL, "%s", lines[i]);
+        page_put((int)i + 2, 0, A_NORMAL, "%s", lines[i]);
 }
 
 void mu_top_draw(struct mu_top *top)

@@ -43,7 +43,7 @@ static void take_stops(void)
 }
 
 /* The shell has the terminal until it is told to go on. SIGTSTP is blocked here; the next drawing takes the screen. */
-static void suspend(void)
+static void top_suspend(void)
 {
     sigset_t held, open, quiet;
 
@@ -64,7 +64,7 @@ static void suspend(void)
     raise(SIGWINCH); /* the size may be another; only who has the terminal is told */
 }
 
-static enum muster_status look(struct mu_top *top)
+static enum muster_status top_look(struct mu_top *top)
 {
     struct mu_cli_picture now;
     enum muster_status status;
@@ -87,7 +87,7 @@ static enum muster_status look(struct mu_top *top)
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-static void type(struct mu_top *top, int key)
+static void filter_type(struct mu_top *top, int key)
 {
     size_t len = strlen(top->text);
 
@@ -145,7 +145,7 @@ static void sort_by(struct mu_top *top, enum mu_top_sort sort)
     top->scroll = 0;
 }
 
-static void press(struct mu_top *top, int key)
+static void key_press(struct mu_top *top, int key)
 {
     long screenful = top->lines > 1 ? (long)top->lines - 1 : 1;
 
@@ -154,7 +154,7 @@ static void press(struct mu_top *top, int key)
         return;
     }
     if (top->is_typing) {
-        type(top, key);
+        filter_type(top, key);
         return;
     }
     switch (key) {
@@ -191,7 +191,7 @@ static void press(struct mu_top *top, int key)
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
 
-static enum muster_status redraw(struct mu_top *top)
+static enum muster_status top_redraw(struct mu_top *top)
 {
     enum muster_status status = MUSTER_OK;
 
@@ -204,7 +204,7 @@ static enum muster_status redraw(struct mu_top *top)
     return status;
 }
 
-static enum muster_status run(struct mu_top *top)
+static enum muster_status top_screens_run(struct mu_top *top)
 {
     enum muster_status status = MUSTER_OK;
     uint64_t next = 0;
@@ -216,22 +216,22 @@ static enum muster_status run(struct mu_top *top)
         int key, keys = 0, is_still, readable;
 
         if (stop_signal)
-            suspend();
+            top_suspend();
         if (!top->is_over && ((now >= next && !top->is_paused) || !top->has_picture)) {
-            status = look(top);
+            status = top_look(top);
             next = now + top->interval_ns;
         }
         if (!top->has_picture && top->is_over)
             break;
         if (status == MUSTER_OK && top->has_picture)
-            status = redraw(top);
+            status = top_redraw(top);
         if (status != MUSTER_OK)
             break;
         /* what is paused or over changes only by a key, or by the screen's size */
         is_still = top->has_picture && (top->is_over || top->is_paused);
         readable = mu_cli_watch_pause(&mask, is_still ? now + 3600000000000u : next, 0);
         while ((key = getch()) != ERR && !top->quit) {
-            press(top, key);
+            key_press(top, key);
             keys++;
         }
         if (readable && !keys)
@@ -250,7 +250,7 @@ static const char *state_word(size_t number)
     return number < MU_TOP_STATES ? mu_top_state_name((enum mu_top_state)number) : NULL;
 }
 
-static int take_options(struct mu_cli_call *call, struct mu_top *top)
+static int top_take_options(struct mu_cli_call *call, struct mu_top *top)
 {
     size_t sort = 0, state = 0;
     int code = mu_cli_word(call, MU_OPT_SORT, &sort);
@@ -271,7 +271,7 @@ static int top_run(struct mu_cli_call *call)
     struct mu_top top = {.interval_ns = 1000000000u};
     enum muster_status status;
     SCREEN *screen;
-    int code = take_options(call, &top);
+    int code = top_take_options(call, &top);
 
     if (!code && (!isatty(0) || !isatty(1)))
         return mu_cli_usage(call, "it needs a terminal; elsewhere there is 'muster status --watch'");
@@ -296,7 +296,7 @@ static int top_run(struct mu_cli_call *call)
     nodelay(stdscr, TRUE);
     set_escdelay(25);
     curs_set(0);
-    status = run(&top);
+    status = top_screens_run(&top);
     endwin();
     delscreen(screen);
     if (status != MUSTER_OK)

@@ -26,7 +26,7 @@ static const char *box_kind(enum mu_box_kind kind)
     return kinds[kind];
 }
 
-static void put_box(const struct mu_cli_topo *topo, int32_t at, struct mu_cli_json *json)
+static void box_put_json(const struct mu_cli_topo *topo, int32_t at, struct mu_cli_json *json)
 {
     const struct mu_box *box = &topo->boxes[at];
 
@@ -51,7 +51,7 @@ static void put_boxes(const struct mu_cli_topo *topo, struct mu_cli_json *json)
 
     mu_cli_json_open(json, "boxes", '[');
     while (at >= 0) {
-        put_box(topo, at, json);
+        box_put_json(topo, at, json);
         if (topo->boxes[at].first >= 0) {
             at = topo->boxes[at].first;
             continue;
@@ -75,7 +75,7 @@ static void put_sources(struct mu_cli_json *json, uint32_t sources)
     mu_cli_json_close(json, ']');
 }
 
-static void put_device(const struct mu_cli_topo *topo, size_t index, struct mu_cli_json *json)
+static void device_put_json(const struct mu_cli_topo *topo, size_t index, struct mu_cli_json *json)
 {
     static const char *const kinds[] = {"cpu", "gpu", "part"};
     const struct muster_device *device = muster_topology_device(topo->topology, index);
@@ -212,7 +212,7 @@ void mu_cli_topo_json(const struct mu_cli_topo *topo, FILE *out)
     put_boxes(topo, &json);
     mu_cli_json_open(&json, "devices", '[');
     for (size_t i = 0; i < topo->num_devices; i++)
-        put_device(topo, i, &json);
+        device_put_json(topo, i, &json);
     mu_cli_json_close(&json, ']');
     put_numas(topo, &json);
     put_links(topo, &json);

@@ -194,7 +194,7 @@ static int least_width(const struct mu_svg_sheet *sheet, int32_t at)
     return (width > BOX_WIDTH ? width : BOX_WIDTH) + 2 * MU_SVG_PAD;
 }
 
-static void measure(struct mu_svg_sheet *sheet, int32_t at)
+static void box_measure(struct mu_svg_sheet *sheet, int32_t at)
 {
     const struct mu_box *box = &sheet->topo->boxes[at];
     struct mu_svg_place *place = &sheet->places[at];
@@ -204,7 +204,7 @@ static void measure(struct mu_svg_sheet *sheet, int32_t at)
     if (is_square(box)) /* where there are not too many */
         return;
     for (int32_t below = box->first; below >= 0; below = sheet->topo->boxes[below].next)
-        measure(sheet, below);
+        box_measure(sheet, below);
     if (box->kind == MU_BOX_DEVICE || box->kind == MU_BOX_SWITCH) {
         measure_device(sheet, at);
         return;
@@ -222,7 +222,7 @@ static void measure(struct mu_svg_sheet *sheet, int32_t at)
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
-static void put(struct mu_svg_sheet *sheet, int32_t at, int x, int y, int width, int height);
+static void box_place(struct mu_svg_sheet *sheet, int32_t at, int x, int y, int width, int height);
 
 /* A row of boxes, from `first`; the box behind it, or -1. Blocks share the room that is left. */
 static int32_t put_row(struct mu_svg_sheet *sheet, int32_t first, enum section section, const struct mu_svg_place *in,
@@ -249,7 +249,7 @@ static int32_t put_row(struct mu_svg_sheet *sheet, int32_t first, enum section s
     for (at = first; at != end; at = next_of(sheet, sheet->topo->boxes[at].next, section)) {
         int width = sheet->places[at].width + (extra > 0 ? extra : 0);
 
-        put(sheet, at, x, in->y, width, flow.row_height);
+        box_place(sheet, at, x, in->y, width, flow.row_height);
         x += width + MU_SVG_GAP;
     }
     *ret_height = flow.row_height;
@@ -279,7 +279,7 @@ static void put_cores(struct mu_svg_sheet *sheet, int32_t around, int x, int y)
                                                   y + i / columns * (SQUARE + SQUARE_GAP), SQUARE, SQUARE};
 }
 
-static void put(struct mu_svg_sheet *sheet, int32_t at, int x, int y, int width, int height)
+static void box_place(struct mu_svg_sheet *sheet, int32_t at, int x, int y, int width, int height)
 {
     int pad = pad_of(sheet, at), top = y + head_of(sheet, at) + (pad ? 2 : 0), bottom = y + height - pad;
     struct flow flows[NUM_SECTIONS];
@@ -304,7 +304,7 @@ int mu_svg_layout(struct mu_svg_sheet *sheet, int top)
 {
     struct mu_svg_place *machine = sheet->places;
 
-    measure(sheet, 0);
-    put(sheet, 0, MU_SVG_MARGIN, top, machine->width, machine->height);
+    box_measure(sheet, 0);
+    box_place(sheet, 0, MU_SVG_MARGIN, top, machine->width, machine->height);
     return top + machine->height;
 }

@@ -36,7 +36,7 @@ static const char *column_name(const struct matrix *matrix, size_t column, char 
     return buffer;
 }
 
-static void measure(struct matrix *matrix)
+static void columns_measure(struct matrix *matrix)
 {
     char name[16];
 
@@ -110,7 +110,7 @@ void mu_cli_topo_matrix(const struct mu_cli_topo *topo, unsigned width, FILE *ou
         if (muster_topology_device(topo->topology, i)->kind != MUSTER_DEVICE_GPU_PART)
             matrix.rows[matrix.num_rows++] = i;
     matrix.num_columns = matrix.num_rows + topo->num_numas;
-    measure(&matrix);
+    columns_measure(&matrix);
     group = width > matrix.head + matrix.width ? (width - matrix.head) / matrix.width : 1;
     if (width == 0 || group >= matrix.num_columns)
         group = matrix.num_columns;

@@ -34,7 +34,7 @@ size_t mu_svg_letters(const char *text)
     return letters;
 }
 
-static void escape(FILE *out, const char *text, size_t left, size_t letters)
+static void text_escape(FILE *out, const char *text, size_t left, size_t letters)
 {
     while (left) {
         size_t bytes = mu_cli_utf8_length(text, left);
@@ -59,7 +59,7 @@ static void escape(FILE *out, const char *text, size_t left, size_t letters)
 
 void mu_svg_escape(FILE *out, const char *text)
 {
-    escape(out, text, strlen(text), SIZE_MAX);
+    text_escape(out, text, strlen(text), SIZE_MAX);
 }
 
 void mu_svg_text(FILE *out, int x, int y, int size, int room, const char *how, const char *text)
@@ -69,7 +69,7 @@ void mu_svg_text(FILE *out, int x, int y, int size, int room, const char *how, c
     if (fit < 3 && letters > fit)
         return;
     fprintf(out, "<text x=\"%d\" y=\"%d\" class=\"f%d %s\">", x, y, size, how);
-    escape(out, text, strlen(text), letters > fit ? fit - 2 : letters);
+    text_escape(out, text, strlen(text), letters > fit ? fit - 2 : letters);
     fprintf(out, "%s</text>\n", letters > fit ? ".." : "");
 }
 

@@ -34,7 +34,7 @@ static cpu_set_t *set_of(const char *list, size_t size)
 }
 
 /* The outermost of the smallest boxes around the processors; those below a box are within it, so the walk goes down. */
-static int32_t place(const struct mu_cli_topo *topo, const char *cpus)
+static int32_t rank_place(const struct mu_cli_topo *topo, const char *cpus)
 {
     size_t size = CPU_ALLOC_SIZE(MU_CPUS_MAX / 64);
     cpu_set_t *wanted = set_of(cpus, size), *both = mu_cpus_new(size), *set;
@@ -107,7 +107,7 @@ static int is_of(const struct muster_device *device, int is_amd)
 }
 
 /* The device that a word of such a list names; -1: none. */
-static int32_t named(const struct mu_cli_topo *topo, const char *word, size_t length, int is_amd)
+static int32_t device_named(const struct mu_cli_topo *topo, const char *word, size_t length, int is_amd)
 {
     long number = 0, seen = 0;
     int32_t found = -1;
@@ -139,12 +139,12 @@ static int32_t named(const struct mu_cli_topo *topo, const char *word, size_t le
     return found;
 }
 
-static void see(const struct mu_cli_topo *topo, struct mu_cli_rank *rank, const char *list, int is_amd)
+static void rank_devices_see(const struct mu_cli_topo *topo, struct mu_cli_rank *rank, const char *list, int is_amd)
 {
     rank->is_restricted = 1;
     for (;;) {
         size_t length = strcspn(list, ","), skip = strspn(list, " \t");
-        int32_t device = skip < length ? named(topo, list + skip, length - skip, is_amd) : -1;
+        int32_t device = skip < length ? device_named(topo, list + skip, length - skip, is_amd) : -1;
 
         for (size_t i = 0; i < rank->num_devices; i++)
             if (rank->devices[i] == device)
@@ -181,16 +181,16 @@ static void look_for_gpus(const struct mu_cli_topo *topo, struct mu_cli_rank *ra
     if (!amd)
         amd = value_of(environment, size, "HIP_VISIBLE_DEVICES");
     if (cuda)
-        see(topo, rank, cuda, 0);
+        rank_devices_see(topo, rank, cuda, 0);
     if (amd)
-        see(topo, rank, amd, 1);
+        rank_devices_see(topo, rank, amd, 1);
     free(environment);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-static void look_at(const struct mu_cli_topo *topo, struct mu_cli_rank *rank, const struct muster_task_info *info,
-                    bool unjoined)
+static void rank_look_at(const struct mu_cli_topo *topo, struct mu_cli_rank *rank, const struct muster_task_info *info,
+                         bool unjoined)
 {
     char path[64], host[64] = "";
 
@@ -213,7 +213,7 @@ static void look_at(const struct mu_cli_topo *topo, struct mu_cli_rank *rank, co
         rank->elsewhere = "its process is not to be seen from here";
         return;
     }
-    rank->box = place(topo, rank->cpus);
+    rank->box = rank_place(topo, rank->cpus);
     look_for_gpus(topo, rank);
 }
 
@@ -240,7 +240,7 @@ int mu_cli_topo_ranks(struct mu_cli_call *call, struct mu_cli_topo *topo)
     if (status == MUSTER_OK)
         mu_cli_find_unjoined(muster_segment_of(muster), infos, starts, count, unjoined);
     for (size_t i = 0; i < count && status == MUSTER_OK; i++)
-        look_at(topo, &topo->ranks[i], &infos[i], unjoined[i]);
+        rank_look_at(topo, &topo->ranks[i], &infos[i], unjoined[i]);
     free(unjoined);
     free(starts);
     topo->num_ranks = count;

@@ -31,7 +31,7 @@ void mu_svg_head(const struct mu_box *box, char *text, size_t size)
     }
 }
 
-static void put_ranks(const struct mu_svg_sheet *sheet, int32_t at)
+static void svg_put_ranks(const struct mu_svg_sheet *sheet, int32_t at)
 {
     const struct mu_box *box = &sheet->topo->boxes[at];
 
@@ -96,13 +96,13 @@ static void put_title(const struct mu_svg_sheet *sheet, int32_t at)
         if (*box->cpus)
             fprintf(sheet->out, "\nCPUs %s", box->cpus);
     }
-    put_ranks(sheet, at);
+    svg_put_ranks(sheet, at);
     fputs("</title>\n", sheet->out);
 }
 
 /* ---- boxes ------------------------------------------------------------------------------------------------------- */
 
-static void draw(const struct mu_svg_sheet *sheet, int32_t at);
+static void svg_draw(const struct mu_svg_sheet *sheet, int32_t at);
 
 static int draw_line(const struct mu_svg_sheet *sheet, const struct mu_svg_place *place, int y, const char *how,
                      const char *text)
@@ -194,7 +194,7 @@ static void draw_below(const struct mu_svg_sheet *sheet, int32_t at)
 {
     for (int32_t below = sheet->topo->boxes[at].first; below >= 0; below = sheet->topo->boxes[below].next)
         if (sheet->places[below].width)
-            draw(sheet, below);
+            svg_draw(sheet, below);
 }
 
 static void draw_box(const struct mu_svg_sheet *sheet, int32_t at)
@@ -214,7 +214,7 @@ static void draw_box(const struct mu_svg_sheet *sheet, int32_t at)
     draw_pill(sheet, at, place->x + MU_SVG_PAD, place->y + MU_SVG_HEAD, place->width - 2 * MU_SVG_PAD);
 }
 
-static void draw(const struct mu_svg_sheet *sheet, int32_t at)
+static void svg_draw(const struct mu_svg_sheet *sheet, int32_t at)
 {
     const struct mu_box *box = &sheet->topo->boxes[at];
 
@@ -305,7 +305,7 @@ static void draw_head(const struct mu_svg_sheet *sheet, const char *subtitle)
 }
 
 /* As wide as the machine, or as its words, where these are not long. */
-static int width_of(const struct mu_svg_sheet *sheet, const char *subtitle)
+static int sheet_width(const struct mu_svg_sheet *sheet, const char *subtitle)
 {
     int machine = sheet->places[0].width, words = mu_svg_width(mu_svg_letters(subtitle), MU_SVG_COMMON);
     int width = words > machine && words < WORDS_WIDTH ? words : machine;
@@ -333,7 +333,7 @@ static char *machine_ranks(const struct mu_cli_topo *topo)
     return text;
 }
 
-static void prepare(struct mu_svg_sheet *sheet)
+static void sheet_prepare(struct mu_svg_sheet *sheet)
 {
     const struct mu_cli_topo *topo = sheet->topo;
 
@@ -352,7 +352,7 @@ static void prepare(struct mu_svg_sheet *sheet)
     }
 }
 
-static void done(struct mu_svg_sheet *sheet)
+static void sheet_done(struct mu_svg_sheet *sheet)
 {
     for (size_t i = 0; i < sheet->topo->num_boxes; i++)
         free(sheet->ranks[i]);
@@ -371,11 +371,11 @@ void mu_cli_topo_svg(const struct mu_cli_topo *topo, FILE *out)
     struct mu_svg_wires *wires;
     int top = MU_SVG_MARGIN + 36, bottom;
 
-    prepare(&sheet);
+    sheet_prepare(&sheet);
     sheet.shows_models = !model && topo->num_gpus > 0;
     wires = mu_svg_wires_find(&sheet);
     bottom = mu_svg_layout(&sheet, top + (*sheet.ranks[0] ? MU_SVG_PILL + 4 : 0));
-    sheet.width = width_of(&sheet, subtitle);
+    sheet.width = sheet_width(&sheet, subtitle);
     sheet.height = bottom + mu_svg_wires_height(wires) + MU_SVG_MARGIN + 10 + MU_SVG_MARGIN;
     mu_svg_begin(&sheet);
     draw_head(&sheet, subtitle);
@@ -390,6 +390,6 @@ void mu_cli_topo_svg(const struct mu_cli_topo *topo, FILE *out)
     draw_legend(&sheet, sheet.height - MU_SVG_MARGIN - 10);
     fputs("</svg>\n", out);
     mu_svg_wires_free(wires);
-    done(&sheet);
+    sheet_done(&sheet);
     free(subtitle);
 }

@@ -91,7 +91,7 @@ static void name_devices(struct mu_cli_topo *topo)
     free(names);
 }
 
-static int take(struct mu_cli_call *call, struct mu_cli_topo *topo)
+static int topo_take(struct mu_cli_call *call, struct mu_cli_topo *topo)
 {
     struct muster_topology_source source;
     enum muster_status status;
@@ -113,7 +113,7 @@ static int take(struct mu_cli_call *call, struct mu_cli_topo *topo)
 
 /* ---- in which form ----------------------------------------------------------------------------------------------- */
 
-static unsigned width_of(FILE *out)
+static unsigned terminal_width(FILE *out)
 {
     struct winsize size = {.ws_col = 0};
 
@@ -159,11 +159,11 @@ static void put_notes(const struct mu_cli_topo *topo, FILE *out)
     }
 }
 
-static void put_text(const struct mu_cli_topo *topo, FILE *out)
+static void topo_put_text(const struct mu_cli_topo *topo, FILE *out)
 {
     mu_cli_topo_tree(topo, out);
     putc('\n', out);
-    mu_cli_topo_matrix(topo, width_of(out), out);
+    mu_cli_topo_matrix(topo, terminal_width(out), out);
     mu_cli_topo_tasks(topo, out);
     put_notes(topo, out);
 }
@@ -175,11 +175,11 @@ static void write_form(const struct mu_cli_call *call, const struct mu_cli_topo 
     else if (call->values[MU_OPT_SVG])
         mu_cli_topo_svg(topo, out);
     else if (call->values[MU_OPT_MATRIX])
-        mu_cli_topo_matrix(topo, width_of(out), out);
+        mu_cli_topo_matrix(topo, terminal_width(out), out);
     else if (call->values[MU_OPT_PROTO])
         fwrite(topo->message, 1, topo->message_size, out);
     else
-        put_text(topo, out);
+        topo_put_text(topo, out);
 }
 
 static int check_forms(const struct mu_cli_call *call)
@@ -209,7 +209,7 @@ static int make_message(const struct mu_cli_call *call, struct mu_cli_topo *topo
     return status == MUSTER_OK ? 0 : mu_cli_fail(call, status);
 }
 
-static int write_out(const struct mu_cli_call *call, const struct mu_cli_topo *topo)
+static int topo_write_out(const struct mu_cli_call *call, const struct mu_cli_topo *topo)
 {
     const char *path = call->values[MU_OPT_OUTPUT];
     FILE *out = path ? fopen(path, "we") : stdout;
@@ -235,11 +235,11 @@ static int topo_run(struct mu_cli_call *call)
     if (!code && call->values[MU_OPT_PROTO] && !call->values[MU_OPT_OUTPUT] && isatty(1))
         code = mu_cli_usage(call, "--proto writes bytes, which a terminal would obey: give --output FILE, or a pipe");
     if (!code)
-        code = take(call, &topo);
+        code = topo_take(call, &topo);
     if (!code)
         code = make_message(call, &topo, &proto);
     if (!code)
-        code = write_out(call, &topo);
+        code = topo_write_out(call, &topo);
     mu_cli_topo_ranks_free(&topo);
     free(topo.labels);
     free(topo.message);

@@ -12,7 +12,7 @@
 
 /* ---- one box ----------------------------------------------------------------------------------------------------- */
 
-static void put_ranks(const struct mu_cli_topo *topo, int32_t box, int32_t device, FILE *out)
+static void tree_put_ranks(const struct mu_cli_topo *topo, int32_t box, int32_t device, FILE *out)
 {
     char *ranks = mu_cli_topo_ranks_at(topo, box, device, 0, "task ", "tasks ");
 
@@ -22,7 +22,7 @@ static void put_ranks(const struct mu_cli_topo *topo, int32_t box, int32_t devic
     free(ranks);
 }
 
-static void put_text(FILE *out, const char *before, const char *text)
+static void tree_put_text(FILE *out, const char *before, const char *text)
 {
     size_t length = strlen(text);
 
@@ -42,7 +42,7 @@ static void put_processors(const struct mu_box *box, FILE *out)
         fprintf(out, ", %u processor%s", box->processors, box->processors == 1 ? "" : "s");
 }
 
-static void put_device(const struct mu_cli_topo *topo, int32_t index, FILE *out)
+static void tree_put_device(const struct mu_cli_topo *topo, int32_t index, FILE *out)
 {
     const struct muster_device *device = muster_topology_device(topo->topology, (size_t)index);
     char bytes[32], model[32];
@@ -54,15 +54,15 @@ static void put_device(const struct mu_cli_topo *topo, int32_t index, FILE *out)
     fprintf(out, "%s%s%s%*s", out == stdout ? mu_cli_colour(MU_CLI_GREEN) : "", topo->labels[index],
             out == stdout ? mu_cli_colour(MU_CLI_PLAIN) : "", (int)(widest - strlen(topo->labels[index])), "");
     if (device->kind == MUSTER_DEVICE_GPU_PART) {
-        put_text(out, "  ", device->part_profile);
+        tree_put_text(out, "  ", device->part_profile);
     } else {
-        put_text(out, "  ", device->pci);
-        put_text(out, "  ", mu_cli_topo_model(device, model));
+        tree_put_text(out, "  ", device->pci);
+        tree_put_text(out, "  ", mu_cli_topo_model(device, model));
     }
     if (device->memory_bytes)
         fprintf(out, ", %s", mu_cli_topo_bytes(device->memory_bytes, bytes));
     if (device->kind == MUSTER_DEVICE_GPU_PART)
-        put_text(out, "  ", device->uuid);
+        tree_put_text(out, "  ", device->uuid);
     if (device->health)
         fputs(", lost", out);
 }
@@ -98,28 +98,28 @@ static void put_kind(const struct mu_cli_topo *topo, int32_t at, size_t alike, F
     switch (box->kind) {
     case MU_BOX_PACKAGE:
         fprintf(out, "package %d", (int)box->number);
-        put_text(out, ": ", box->name);
+        tree_put_text(out, ": ", box->name);
         break;
     case MU_BOX_NUMA:
         fputs(alike > 1 ? "NUMA nodes " : "NUMA node ", out);
         put_numbers(topo, at, alike, out);
-        put_text(out, ", ", box->name);
-        put_text(out, ": ", bytes);
+        tree_put_text(out, ", ", box->name);
+        tree_put_text(out, ": ", bytes);
         break;
     case MU_BOX_L3:
         fprintf(out, "%sL3 cache", some);
-        put_text(out, ": ", bytes);
+        tree_put_text(out, ": ", bytes);
         break;
     case MU_BOX_CORE: fprintf(out, "core %d", (int)box->number); break;
     case MU_BOX_HOST_BRIDGE: fprintf(out, "PCI %s", box->name); break;
     case MU_BOX_BRIDGE: fprintf(out, "PCI switch %s", box->name); break;
     case MU_BOX_SWITCH: fprintf(out, "%u NVSwitch%s", box->count, box->count == 1 ? "" : "es"); break;
-    case MU_BOX_DEVICE: put_device(topo, box->device, out); break;
+    case MU_BOX_DEVICE: tree_put_device(topo, box->device, out); break;
     case MU_BOX_MACHINE: break;
     }
 }
 
-static void put_box(const struct mu_cli_topo *topo, int32_t at, size_t alike, FILE *out)
+static void tree_put_box(const struct mu_cli_topo *topo, int32_t at, size_t alike, FILE *out)
 {
     const struct mu_box *box = &topo->boxes[at];
 
@@ -129,10 +129,10 @@ static void put_box(const struct mu_cli_topo *topo, int32_t at, size_t alike, FI
     if (alike > 1)
         fputs(" each", out);
     if (alike == 1 && (box->kind == MU_BOX_NUMA || box->kind == MU_BOX_L3 || box->kind == MU_BOX_CORE))
-        put_text(out, ", CPUs ", box->cpus);
+        tree_put_text(out, ", CPUs ", box->cpus);
     if (box->kind != MU_BOX_DEVICE && box->device >= 0)
         fprintf(out, "  (%s)", topo->labels[box->device]);
-    put_ranks(topo, at, box->device, out);
+    tree_put_ranks(topo, at, box->device, out);
     putc('\n', out);
 }
 
@@ -147,7 +147,7 @@ static int has_rank(const struct mu_cli_topo *topo, int32_t box)
 }
 
 /* Whether a line for both says all: below either there are at most cores, and caches that are alike too. */
-static int is_alike(const struct mu_cli_topo *topo, int32_t one, int32_t other)
+static int box_is_alike(const struct mu_cli_topo *topo, int32_t one, int32_t other)
 {
     const struct mu_box *a = &topo->boxes[one], *b = &topo->boxes[other];
 
@@ -161,7 +161,7 @@ static int is_alike(const struct mu_cli_topo *topo, int32_t one, int32_t other)
     one = a->first;
     other = b->first;
     for (; one >= 0 && other >= 0; one = topo->boxes[one].next, other = topo->boxes[other].next)
-        if (topo->boxes[one].kind == MU_BOX_NUMA || !is_alike(topo, one, other))
+        if (topo->boxes[one].kind == MU_BOX_NUMA || !box_is_alike(topo, one, other))
             return 0;
     return one < 0 && other < 0;
 }
@@ -182,12 +182,12 @@ static void put_below(const struct mu_cli_topo *topo, int32_t around, int depth,
         next = topo->boxes[at].next;
         if (is_told(topo, at))
             continue;
-        while (next >= 0 && topo->boxes[at].kind != MU_BOX_CORE && is_alike(topo, at, next)) {
+        while (next >= 0 && topo->boxes[at].kind != MU_BOX_CORE && box_is_alike(topo, at, next)) {
             alike++;
             next = topo->boxes[next].next;
         }
         fprintf(out, "%*s", 2 * depth, "");
-        put_box(topo, at, alike, out);
+        tree_put_box(topo, at, alike, out);
         put_below(topo, at, depth + 1, out);
     }
 }
@@ -201,7 +201,7 @@ void mu_cli_topo_tree(const struct mu_cli_topo *topo, FILE *out)
     if (topo->num_boxes && topo->boxes[0].device >= 0)
         fprintf(out, "  (%s)", topo->labels[topo->boxes[0].device]);
     if (topo->num_boxes)
-        put_ranks(topo, 0, topo->boxes[0].device, out);
+        tree_put_ranks(topo, 0, topo->boxes[0].device, out);
     putc('\n', out);
     if (topo->num_boxes)
         put_below(topo, 0, 1, out);

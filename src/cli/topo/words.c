@@ -32,7 +32,7 @@ const char *mu_cli_topo_name(const struct mu_cli_topo *topo)
     return *host ? host : file ? file : "a machine";
 }
 
-static void count(FILE *out, const char *before, size_t number, const char *one)
+static void count_words(FILE *out, const char *before, size_t number, const char *one)
 {
     if (number)
         fprintf(out, "%s%zu %s%s", before, number, one, number == 1 ? "" : "s");
@@ -51,14 +51,14 @@ void mu_cli_topo_summary(const struct mu_cli_topo *topo, FILE *out)
     for (size_t i = 0; i < topo->num_numas; i++)
         memory += muster_topology_numa(topo->topology, i)->memory_bytes;
     fprintf(out, "%zu package%s", packages, packages == 1 ? "" : "s");
-    count(out, ", ", topo->num_boxes ? topo->boxes[0].cores : 0, "core");
-    count(out, ", ", topo->num_boxes ? topo->boxes[0].processors : 0, "processor");
+    count_words(out, ", ", topo->num_boxes ? topo->boxes[0].cores : 0, "core");
+    count_words(out, ", ", topo->num_boxes ? topo->boxes[0].processors : 0, "processor");
     if (memory)
         fprintf(out, ", %s", mu_cli_topo_bytes(memory, bytes));
     if (topo->num_gpus == 0)
         fputs(", no accelerator", out);
-    count(out, ", ", topo->num_gpus, "GPU");
-    count(out, ", ", parts, "part");
+    count_words(out, ", ", topo->num_gpus, "GPU");
+    count_words(out, ", ", parts, "part");
 }
 
 const char *mu_cli_topo_model(const struct muster_device *device, char buffer[32])

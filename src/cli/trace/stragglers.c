@@ -23,7 +23,7 @@ static int by_last(const void *a, const void *b)
     return (x->last_ns > y->last_ns) - (x->last_ns < y->last_ns);
 }
 
-static const char *length(uint64_t ns, char buffer[32])
+static const char *duration_words(uint64_t ns, char buffer[32])
 {
     if (ns < 1000)
         snprintf(buffer, 32, "%u ns", (unsigned)ns);
@@ -44,7 +44,7 @@ static const char *state_of(const struct mu_cli_meeting *m)
 }
 
 /* "task 2", or an observer's: never at a barrier, but a damaged trace may say so. */
-static void print_meeting(const struct mu_cli_meeting *m, FILE *out)
+static void traced_meeting_print(const struct mu_cli_meeting *m, FILE *out)
 {
     char name[80], last[16], behind[32], spread[32];
     uint64_t end = m->last_ns + m->elsewhere_ns;
@@ -56,15 +56,16 @@ static void print_meeting(const struct mu_cli_meeting *m, FILE *out)
     mu_cli_print_text(out, name, strlen(name));
     snprintf(last, sizeof last, m->elsewhere_ns ? "other" : "%d", m->last_task);
     fprintf(out, "%*s %-9" PRIu64 " %-6u %-5s %-10s %-10s %s\n", strlen(name) < 24 ? 24 - (int)strlen(name) : 0, "",
-            m->instance, m->count, last, length(m->elsewhere_ns ? m->elsewhere_ns : m->last_ns - m->before_ns, behind),
-            length(end - m->first_ns, spread), state_of(m));
+            m->instance, m->count, last,
+            duration_words(m->elsewhere_ns ? m->elsewhere_ns : m->last_ns - m->before_ns, behind),
+            duration_words(end - m->first_ns, spread), state_of(m));
 }
 
 struct total {
     uint64_t meetings, last, behind_ns, waited_ns;
 };
 
-static int is_shown(const struct mu_cli_meeting *m)
+static int meeting_is_shown(const struct mu_cli_meeting *m)
 {
     return m->count > 1 || m->elsewhere_ns;
 }
@@ -76,7 +77,7 @@ static void print_others(const struct mu_cli_timeline *t, const struct total *ot
 
     if (others->last)
         fprintf(out, "%-6s %-9s %-6" PRIu64 " %-10s -\n", "other", "-", others->last,
-                length(others->behind_ns, behind));
+                duration_words(others->behind_ns, behind));
     if (t->is_part)
         fputs("this is one host's trace: 'other' is a task of another host, which the trace there names\n", out);
 }
@@ -88,7 +89,7 @@ static void print_totals(const struct mu_cli_timeline *t, struct total *totals, 
     for (size_t i = 0; i < t->num_spans; i++) {
         const struct mu_cli_span *span = &t->spans[i];
 
-        if (span->meeting < 0 || span->enter->task < 0 || !is_shown(&t->meetings[span->meeting]))
+        if (span->meeting < 0 || span->enter->task < 0 || !meeting_is_shown(&t->meetings[span->meeting]))
             continue;
         totals[span->enter->task].meetings += !span->again;
         totals[span->enter->task].waited_ns += span->end_ns - span->enter->time_ns;
@@ -98,7 +99,7 @@ static void print_totals(const struct mu_cli_timeline *t, struct total *totals, 
     for (uint32_t i = 0; i < num_tasks; i++)
         if (totals[i].meetings)
             fprintf(out, "%-6u %-9" PRIu64 " %-6" PRIu64 " %-10s %s\n", i, totals[i].meetings, totals[i].last,
-                    length(totals[i].behind_ns, behind), length(totals[i].waited_ns, waited));
+                    duration_words(totals[i].behind_ns, behind), duration_words(totals[i].waited_ns, waited));
 }
 
 enum muster_status mu_cli_print_stragglers(const struct mu_cli_timeline *timeline, uint32_t num_tasks, FILE *out)
@@ -113,7 +114,7 @@ enum muster_status mu_cli_print_stragglers(const struct mu_cli_timeline *timelin
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to sort %zu meetings", timeline->num_meetings);
     }
     for (size_t i = 0; i < timeline->num_meetings; i++)
-        if (is_shown(&timeline->meetings[i]))
+        if (meeting_is_shown(&timeline->meetings[i]))
             order[count++] = &timeline->meetings[i];
     qsort(order, count, sizeof(void *), by_last);
     fprintf(out, "%s%-24s %-9s %-6s %-5s %-10s %-10s %s%s\n", mu_cli_colour(MU_CLI_BOLD), "BARRIER", "INSTANCE",
@@ -121,7 +122,7 @@ enum muster_status mu_cli_print_stragglers(const struct mu_cli_timeline *timelin
     for (size_t i = 0; i < count; i++) {
         const struct mu_cli_meeting *m = order[i];
 
-        print_meeting(m, out);
+        traced_meeting_print(m, out);
         if (m->elsewhere_ns) {
             others.last++;
             others.behind_ns += m->elsewhere_ns;

@@ -28,7 +28,7 @@ static int is_exit(const struct mu_traced *e)
 }
 
 /* `inside`: for each slot, its open span + 1. */
-static void pair(struct mu_cli_timeline *t, size_t *inside, uint32_t slots)
+static void spans_pair(struct mu_cli_timeline *t, size_t *inside, uint32_t slots)
 {
     for (size_t i = 0; i < t->num_events; i++) {
         const struct mu_traced *e = &t->events[i];
@@ -74,7 +74,7 @@ static int by_meeting(const void *a, const void *b)
  * Spans come in order of their entry. `again`: its task is counted already, by an earlier call: one that gave up and
  * came back, or was refused. Who returned with OK says how it went; others may have failed for a reason of their own.
  */
-static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
+static void meeting_add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
 {
     const struct mu_traced *e = span->enter;
 
@@ -108,7 +108,7 @@ static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
 }
 
 /* `seen`: a word a task, zeros: the last meeting that it was counted in. */
-static void meet(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_t count, size_t *seen)
+static void meetings_collect(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_t count, size_t *seen)
 {
     const struct mu_traced *last = NULL;
 
@@ -120,7 +120,7 @@ static void meet(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_
             t->num_meetings++;
         last = e;
         arrivals[i]->again = e->task >= 0 && seen[e->task] == t->num_meetings;
-        add(&t->meetings[t->num_meetings - 1], arrivals[i]);
+        meeting_add(&t->meetings[t->num_meetings - 1], arrivals[i]);
         if (e->task >= 0)
             seen[e->task] = t->num_meetings;
         arrivals[i]->meeting = (long)t->num_meetings - 1;
@@ -158,7 +158,7 @@ static void look_elsewhere(struct mu_cli_timeline *t, const struct muster_segmen
 }
 
 /* Ends what has no end, and picks the arrivals at barriers. */
-static size_t pick(struct mu_cli_timeline *t, uint64_t now_ns, struct mu_cli_span **arrivals)
+static size_t arrivals_pick(struct mu_cli_timeline *t, uint64_t now_ns, struct mu_cli_span **arrivals)
 {
     uint64_t end = t->num_events ? t->events[t->num_events - 1].time_ns : 0;
     size_t count = 0;
@@ -193,8 +193,8 @@ enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, ui
     inside = calloc(segment->num_slots, sizeof *inside);
     seen = calloc(segment->num_tasks, sizeof *seen);
     if (t.spans && t.meetings && arrivals && inside && seen) {
-        pair(&t, inside, segment->num_slots);
-        meet(&t, arrivals, pick(&t, now_ns, arrivals), seen);
+        spans_pair(&t, inside, segment->num_slots);
+        meetings_collect(&t, arrivals, arrivals_pick(&t, now_ns, arrivals), seen);
         look_elsewhere(&t, segment);
         *ret = t;
     } else {

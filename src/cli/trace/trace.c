@@ -177,7 +177,7 @@ struct look {
     struct muster_task_info *tasks;
 };
 
-static enum muster_status look_at(struct muster *muster, struct look *look)
+static enum muster_status trace_look_at(struct muster *muster, struct look *look)
 {
     struct muster_segment *segment = muster_segment_of(muster);
     size_t count;
@@ -203,7 +203,7 @@ static enum muster_status write_look(struct mu_cli_call *call, const struct look
     return MUSTER_OK;
 }
 
-static int write_out(struct mu_cli_call *call, const struct look *look)
+static int trace_write_out(struct mu_cli_call *call, const struct look *look)
 {
     const char *path = call->values[MU_OPT_OUTPUT];
     FILE *out = path ? fopen(path, "we") : stdout;
@@ -226,8 +226,8 @@ static int trace_run(struct mu_cli_call *call)
 
     if (code)
         return code;
-    status = look_at(muster, &look);
-    code = status == MUSTER_OK ? write_out(call, &look) : mu_cli_fail(call, status);
+    status = trace_look_at(muster, &look);
+    code = status == MUSTER_OK ? trace_write_out(call, &look) : mu_cli_fail(call, status);
     free(look.tasks);
     mu_cli_timeline_done(&look.timeline);
     return mu_cli_leave(call, muster, code);

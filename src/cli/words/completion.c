@@ -13,7 +13,7 @@
 #define OPTIONS_MAX 96
 
 /* The options of a verb or, for one with sub-verbs, of all of these, each name once. */
-static size_t gather(const struct mu_cli_verb *verb, const struct mu_cli_option **list, size_t count)
+static size_t options_gather(const struct mu_cli_verb *verb, const struct mu_cli_option **list, size_t count)
 {
     for (const struct mu_cli_option *option = verb->options; option && option->name; option++) {
         size_t i = 0;
@@ -24,7 +24,7 @@ static size_t gather(const struct mu_cli_verb *verb, const struct mu_cli_option 
             list[count++] = option;
     }
     for (const struct mu_cli_verb *sub = verb->verbs; sub && sub->name; sub++)
-        count = gather(sub, list, count);
+        count = options_gather(sub, list, count);
     return count;
 }
 
@@ -44,7 +44,7 @@ static const char *value_kind(const struct mu_cli_option *option)
     return option->argument[0] == '[' ? "=" : strcmp(option->argument, "LIST") == 0 ? "list" : "next";
 }
 
-static int is_alike(const struct mu_cli_option *one, const struct mu_cli_option *other)
+static int option_is_alike(const struct mu_cli_option *one, const struct mu_cli_option *other)
 {
     return one->argument && other->argument && one->words == other->words &&
            strcmp(value_kind(one), value_kind(other)) == 0;
@@ -64,13 +64,13 @@ static void print_values(const struct mu_cli_option *const *list, size_t count, 
     for (size_t i = 0; i < count; i++) {
         size_t first = 0;
 
-        while (first < i && !is_alike(list[first], list[i]))
+        while (first < i && !option_is_alike(list[first], list[i]))
             first++;
         if (!list[i]->argument || first < i)
             continue;
         fputs(cases++ ? "        " : "        case ${2-} in\n        ", out);
         for (size_t k = i; k < count; k++) {
-            if (!is_alike(list[i], list[k]))
+            if (!option_is_alike(list[i], list[k]))
                 continue;
             fputs(k == i ? "" : " | ", out);
             print_names(list[k], " | ", out);
@@ -86,7 +86,7 @@ static void print_values(const struct mu_cli_option *const *list, size_t count, 
 static void print_case(const char *path, const struct mu_cli_verb *verb, FILE *out)
 {
     const struct mu_cli_option *list[OPTIONS_MAX];
-    size_t count = gather(verb, list, 0);
+    size_t count = options_gather(verb, list, 0);
 
     fprintf(out, "    '%s')\n        options='", path);
     for (size_t i = 0; i < count && !verb->verbs; i++) {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The option right before the operand that takes its value behind '=' alone, and has none; or NULL. */
-static const struct mu_cli_option *valueless(const struct mu_cli_call *call, const char *operand)
+static const struct mu_cli_option *valueless_option(const struct mu_cli_call *call, const char *operand)
 {
     const struct mu_cli_option *option = NULL;
 
@@ -26,7 +26,7 @@ static const struct mu_cli_option *valueless(const struct mu_cli_call *call, con
 /* Of a verb without operands it is perhaps the job that was meant; or the value of the option before it. */
 static int refuse_operand(struct mu_cli_call *call, const char *operand)
 {
-    const struct mu_cli_option *option = valueless(call, operand);
+    const struct mu_cli_option *option = valueless_option(call, operand);
     int takes_job = !call->verb->max && !call->values[MU_OPT_JOB] && mu_cli_find_option(call->verb, "job", 3, 0);
 
     if (option)

@@ -14,13 +14,13 @@
 #define LETTERS_MIN 3
 #define LETTERS_MAX 40
 
-static unsigned least(unsigned a, unsigned b)
+static unsigned least_number(unsigned a, unsigned b)
 {
     return a < b ? a : b;
 }
 
 /* Optimal string alignment; three rows of the table are enough. Both words are at most LETTERS_MAX long. */
-static unsigned distance(const char *a, size_t a_len, const char *b, size_t b_len)
+static unsigned words_distance(const char *a, size_t a_len, const char *b, size_t b_len)
 {
     unsigned rows[3][LETTERS_MAX + 1];
 
@@ -33,9 +33,9 @@ static unsigned distance(const char *a, size_t a_len, const char *b, size_t b_le
         for (unsigned j = 1; j <= b_len; j++) {
             int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
 
-            now[j] = least(last[j - 1] + (x != y), least(last[j], now[j - 1]) + 1);
+            now[j] = least_number(last[j - 1] + (x != y), least_number(last[j], now[j - 1]) + 1);
             if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2]))
-                now[j] = least(now[j], before[j - 2] + 1);
+                now[j] = least_number(now[j], before[j - 2] + 1);
         }
     }
     return rows[a_len % 3][b_len];
@@ -59,7 +59,7 @@ void mu_cli_guess_see(struct mu_cli_guess *guess, const char *candidate)
         guess->num_longer += !guess->longer || strcmp(guess->longer, candidate) != 0;
         guess->longer = candidate;
     }
-    edits = distance(guess->word, guess->len, candidate, len);
+    edits = words_distance(guess->word, guess->len, candidate, len);
     if (edits < guess->distance) {
         guess->distance = edits;
         guess->nearest = candidate;

@@ -44,7 +44,7 @@ static const struct mu_cli_option *option_of(const struct mu_cli_call *call, enu
 }
 
 /* "-n" or "--num-tasks", as it was typed. */
-static const char *typed(const struct mu_cli_call *call, enum mu_cli_option_id id, char buffer[64])
+static const char *option_typed(const struct mu_cli_call *call, enum mu_cli_option_id id, char buffer[64])
 {
     if (call->letters[id])
         snprintf(buffer, 64, "-%c", call->letters[id]);
@@ -61,11 +61,12 @@ int mu_cli_wrong(const struct mu_cli_call *call, enum mu_cli_option_id id, const
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return mu_cli_usage(call, "%s: '%.60s%s' %s", typed(call, id, name), text, strlen(text) > 60 ? "..." : "", what);
+    return mu_cli_usage(call, "%s: '%.60s%s' %s", option_typed(call, id, name), text, strlen(text) > 60 ? "..." : "",
+                        what);
 }
 
 /* "core, numa, l3 or none" */
-static void join(mu_cli_words *words, char *text, size_t size)
+static void words_join(mu_cli_words *words, char *text, size_t size)
 {
     size_t len = 0;
 
@@ -88,8 +89,8 @@ int mu_cli_choice(const struct mu_cli_call *call, enum mu_cli_option_id id, cons
         }
         mu_cli_guess_see(&guess, words(i));
     }
-    join(words, all, sizeof all);
-    return mu_cli_usage(call, "%s is %s, not '%.60s'%s", typed(call, id, name), all, text,
+    words_join(words, all, sizeof all);
+    return mu_cli_usage(call, "%s is %s, not '%.60s'%s", option_typed(call, id, name), all, text,
                         mu_cli_did_you_mean(&guess, "'", "'", meant));
 }
 

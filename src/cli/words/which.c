@@ -121,7 +121,7 @@ static int has_tasks(const struct muster_segment *segment, uint32_t launcher)
     return found;
 }
 
-static int see(void *arg, const struct muster_segment_row *row)
+static int job_see(void *arg, const struct muster_segment_row *row)
 {
     struct jobs *jobs = arg;
     struct muster_segment *segment;
@@ -153,7 +153,7 @@ static int by_name(const void *one, const void *other)
 
 static enum muster_status find_jobs(struct jobs *jobs)
 {
-    enum muster_status status = muster_segment_list(see, jobs);
+    enum muster_status status = muster_segment_list(job_see, jobs);
 
     if (jobs->count > 1)
         qsort(jobs->list, jobs->count, sizeof *jobs->list, by_name);
