@@ -57,14 +57,14 @@ static void unlink_stranger(struct mu_pmi1_client *client)
     client->server->num_strangers--;
 }
 
-static void let_go(struct mu_pmi1_client *client)
+static void client_let_go(struct mu_pmi1_client *client)
 {
     if (client->held >= 0)
         close(client->held);
     client->held = -1;
 }
 
-static void forget(struct mu_pmi1_client *client)
+static void client_forget(struct mu_pmi1_client *client)
 {
     struct mu_pmi1_task *task = task_of(client);
 
@@ -78,7 +78,7 @@ static void forget(struct mu_pmi1_client *client)
     /* Said, for a close alone is not enough: a process that is on its way to exec has it, too. */
     epoll_ctl(client->server->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
     close(client->fd);
-    let_go(client);
+    client_let_go(client);
     if (client->text && client->server->options.account)
         mu_account_give(client->server->options.account, sizeof *client->text);
     free(client->text);
@@ -219,7 +219,7 @@ static int read_some(struct mu_pmi1_client *client)
     if (n == 0)
         return -1;
     client->in_len += client->is_closed ? 0 : (size_t)n;
-    let_go(client);
+    client_let_go(client);
     mu_pmi1_hear_lines(client);
     return COMPLETE;
 }
@@ -229,11 +229,11 @@ static void hear_end(struct mu_pmi1_client *client)
 {
     struct mu_pmi1 *server = client->server;
 
-    forget(client);
+    client_forget(client);
     mu_pmi1_look(server);
 }
 
-static void serve(struct mu_pmi1_client *client, uint32_t events)
+static void client_serve(struct mu_pmi1_client *client, uint32_t events)
 {
     if (events & EPOLLOUT) {
         mu_pmi1_flush(client);
@@ -254,7 +254,7 @@ static void serve(struct mu_pmi1_client *client, uint32_t events)
 
 /* A connection that ends may be followed by another's that is served in the same round: events of one that is gone
  * must not be. Nobody is forgotten but by his own event, or by his process's end, which comes between rounds. */
-static void ready(uv_poll_t *poll, int status, int what)
+static void on_client_ready(uv_poll_t *poll, int status, int what)
 {
     struct mu_pmi1 *server = poll->data;
     struct epoll_event events[EVENTS_AT_ONCE];
@@ -263,7 +263,7 @@ static void ready(uv_poll_t *poll, int status, int what)
     (void)status;
     (void)what;
     for (int i = 0; i < count; i++)
-        serve(events[i].data.ptr, events[i].events);
+        client_serve(events[i].data.ptr, events[i].events);
 }
 
 /* ---- the server ---- */
@@ -273,7 +273,7 @@ enum muster_status mu_pmi1_take(struct mu_pmi1 *server, uint32_t task_id, int fd
     struct mu_pmi1_task *task = &server->tasks[task_id - server->options.first_task];
 
     if (task->client)
-        forget(task->client);
+        client_forget(task->client);
     task->client = mu_pmi1_client_new(server, task_id, fd);
     task->state = MU_PMI1_NEW;
     server->num_gone -= task->gone;
@@ -293,7 +293,7 @@ enum mu_pmi1_end mu_pmi1_task_ended(struct mu_pmi1 *server, uint32_t task_id)
     for (int i = 0; i < AT_MOST && task->client && read_some(task->client) == COMPLETE; i++)
         ; /* a descendant may have it, too */
     if (task->client)
-        forget(task->client);
+        client_forget(task->client);
     server->num_gone += !task->gone;
     task->gone = true;
     switch (task->state) {
@@ -315,9 +315,9 @@ static void free_server(struct mu_pmi1 *server)
     server->waiting = 0; /* nobody is answered any more */
     for (uint32_t i = 0; server->tasks && i < server->options.local_tasks; i++)
         if (server->tasks[i].client)
-            forget(server->tasks[i].client);
+            client_forget(server->tasks[i].client);
     while (server->strangers)
-        forget(server->strangers);
+        client_forget(server->strangers);
     if (server->epoll_fd >= 0)
         close(server->epoll_fd);
     if (server->listen_fd >= 0)
@@ -329,7 +329,7 @@ static void free_server(struct mu_pmi1 *server)
     free(server);
 }
 
-static void closed(uv_handle_t *handle)
+static void on_client_closed(uv_handle_t *handle)
 {
     struct mu_pmi1 *server = handle->data;
 
@@ -341,8 +341,8 @@ void mu_pmi1_stop(struct mu_pmi1 *server)
 {
     if (!server)
         return;
-    uv_close((uv_handle_t *)&server->poll, closed);
-    mu_pmi1_stop_listening(server, closed);
+    uv_close((uv_handle_t *)&server->poll, on_client_closed);
+    mu_pmi1_stop_listening(server, on_client_closed);
 }
 
 enum muster_status mu_pmi1_start(const struct mu_pmi1_options *options, struct mu_pmi1 **ret_server)
@@ -367,7 +367,7 @@ enum muster_status mu_pmi1_start(const struct mu_pmi1_options *options, struct m
     }
     server->poll.data = server;
     server->handles = 1;
-    uv_poll_start(&server->poll, UV_READABLE, ready);
+    uv_poll_start(&server->poll, UV_READABLE, on_client_ready);
     status = options->port ? mu_pmi1_listen(server) : MUSTER_OK;
     if (status == MUSTER_OK)
         *ret_server = server;

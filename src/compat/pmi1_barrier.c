@@ -15,7 +15,7 @@ static struct mu_pmi1_client *client_at(const struct mu_pmi1 *server, uint32_t i
     return server->tasks[i].client;
 }
 
-static void strand(struct mu_pmi1_client *client, const char *why)
+static void clients_strand(struct mu_pmi1_client *client, const char *why)
 {
     if (!client->is_stranded)
         client->server->options.stranded(client->server->options.arg, client->task, why);
@@ -43,7 +43,7 @@ void mu_pmi1_release(struct mu_pmi1 *server, const char *why)
             mu_pmi1_reply(client, "cmd=barrier_out rc=0");
         mu_pmi1_flush(client);
         if (why)
-            strand(client, why);
+            clients_strand(client, why);
     }
     for (uint32_t i = 0; i < server->options.local_tasks; i++) /* only now: one may come to the next barrier at once */
         if (client_at(server, i) && client_at(server, i)->text) {
@@ -88,11 +88,11 @@ static void strand_begun(struct mu_pmi1 *server)
         struct mu_pmi1_client *client = client_at(server, i);
 
         if (client && client->state == MU_PMI1_IN && !client->in_barrier)
-            strand(client, why);
+            clients_strand(client, why);
     }
 }
 
-static void give(struct mu_pmi1 *server, const char *why)
+static void barrier_give(struct mu_pmi1 *server, const char *why)
 {
     struct mu_pack what = {.bytes = NULL};
 
@@ -118,14 +118,14 @@ void mu_pmi1_look(struct mu_pmi1 *server)
     if (!server || server->is_exchanging || server->waiting == 0)
         return;
     if (server->waiting == server->options.local_tasks) {
-        give(server, NULL);
+        barrier_give(server, NULL);
         return;
     }
     gone = first_gone(server);
     if (gone == server->options.local_tasks)
         return;
     say_gone(server, gone, why, sizeof why);
-    give(server, why);
+    barrier_give(server, why);
 }
 
 void mu_pmi1_exchanged(struct mu_pmi1 *server, enum muster_status status, uint32_t num_parts, const struct iovec *parts,

@@ -10,7 +10,7 @@
 #include "base/account.h"
 #include "compat/pmi1_private.h"
 
-static uint64_t hash_of(const char *key, size_t len)
+static uint64_t key_hash(const char *key, size_t len)
 {
     uint64_t hash = 0xcbf29ce484222325u;
 
@@ -20,7 +20,7 @@ static uint64_t hash_of(const char *key, size_t len)
 }
 
 /* Where it is, or would be. */
-static size_t find(const struct mu_pmi1_keys *keys, uint64_t hash, const char *key, size_t key_len)
+static size_t key_find(const struct mu_pmi1_keys *keys, uint64_t hash, const char *key, size_t key_len)
 {
     size_t at = hash & (keys->size - 1);
 
@@ -32,7 +32,7 @@ static size_t find(const struct mu_pmi1_keys *keys, uint64_t hash, const char *k
     }
 }
 
-static bool grow(struct mu_pmi1_keys *keys)
+static bool keys_grow(struct mu_pmi1_keys *keys)
 {
     struct mu_pmi1_keys larger = *keys;
 
@@ -42,7 +42,7 @@ static bool grow(struct mu_pmi1_keys *keys)
         return false;
     for (size_t i = 0; i < keys->size; i++)
         if (keys->slots[i])
-            larger.slots[find(&larger, keys->slots[i]->hash, keys->slots[i]->bytes, keys->slots[i]->key_len)] =
+            larger.slots[key_find(&larger, keys->slots[i]->hash, keys->slots[i]->bytes, keys->slots[i]->key_len)] =
                 keys->slots[i];
     free(keys->slots);
     *keys = larger;
@@ -68,19 +68,19 @@ int mu_pmi1_keys_put(struct mu_pmi1_keys *keys, const char *key, size_t key_len,
     if (keys->account && !mu_account_take(keys->account, 0, bytes))
         return -1;
     entry = malloc(bytes);
-    if (!entry || (keys->count * 2 >= keys->size && !grow(keys))) {
+    if (!entry || (keys->count * 2 >= keys->size && !keys_grow(keys))) {
         if (keys->account)
             mu_account_give(keys->account, bytes);
         free(entry);
         return -1;
     }
     keys->counted += bytes;
-    *entry = (struct mu_pmi1_entry){hash_of(key, key_len), (uint32_t)key_len, (uint32_t)value_len};
+    *entry = (struct mu_pmi1_entry){key_hash(key, key_len), (uint32_t)key_len, (uint32_t)value_len};
     memcpy(entry->bytes, key, key_len);
     entry->bytes[key_len] = 0;
     memcpy(entry->bytes + key_len + 1, value, value_len);
     entry->bytes[key_len + 1 + value_len] = 0;
-    at = find(keys, entry->hash, key, key_len);
+    at = key_find(keys, entry->hash, key, key_len);
     is_new = !keys->slots[at];
     if (!is_new)
         drop_entry(keys, keys->slots[at]);
@@ -92,7 +92,7 @@ int mu_pmi1_keys_put(struct mu_pmi1_keys *keys, const char *key, size_t key_len,
 const char *mu_pmi1_keys_get(const struct mu_pmi1_keys *keys, const char *key, size_t key_len, size_t *ret_len)
 {
     const struct mu_pmi1_entry *entry =
-        keys->size ? keys->slots[find(keys, hash_of(key, key_len), key, key_len)] : NULL;
+        keys->size ? keys->slots[key_find(keys, key_hash(key, key_len), key, key_len)] : NULL;
 
     if (!entry)
         return NULL;

@@ -84,7 +84,7 @@ static void go_on(uv_timer_t *timer)
     uv_poll_start(&server->listener, UV_READABLE, somebody_comes);
 }
 
-static void rest(struct mu_pmi1 *server, int error)
+static void accept_rest(struct mu_pmi1 *server, int error)
 {
     char line[160];
 
@@ -112,7 +112,7 @@ static void somebody_comes(uv_poll_t *poll, int status, int events)
         int fd = may_ask(server) ? accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC) : -1;
 
         if (fd < 0 && is_of_nobody(errno))
-            rest(server, errno);
+            accept_rest(server, errno);
         if (fd < 0)
             return;
         server->has_rested = false;

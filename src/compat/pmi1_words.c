@@ -31,7 +31,7 @@ void mu_pmi1_note(struct mu_pmi1 *server, char kind, const char *key, size_t key
     mu_pack_blob(&server->fresh, value, value_len);
 }
 
-static void show(struct mu_pmi1 *server, const char *key, size_t key_len, const char *value, size_t value_len)
+static void key_show(struct mu_pmi1 *server, const char *key, size_t key_len, const char *value, size_t value_len)
 {
     if (server->options.shown)
         server->options.shown(server->options.arg, key, key_len, value, value_len);
@@ -97,14 +97,14 @@ bool mu_pmi1_take_notes(struct mu_pmi1 *server, struct mu_unpack *u)
                         : mu_pmi1_keys_put(&server->keys, key, key_len, value, value_len) < 0)
             return false;
         if (kind == 'k')
-            show(server, key, key_len, value, value_len);
+            key_show(server, key, key_len, value, value_len);
     }
     return true;
 }
 
 /* The last change of a name: other hosts have it at once, and for certain behind the next barrier (theirs may not serve
  * yet). */
-static void spread(struct mu_pmi1 *server, const char *service)
+static void name_spread(struct mu_pmi1 *server, const char *service)
 {
     struct mu_pack what = {.bytes = NULL};
     size_t len;
@@ -192,7 +192,7 @@ static void answer_put(struct mu_pmi1_client *client, const struct mu_pmi1_line 
     else {
         client->puts += (uint32_t)(rc || server->options.has_others); /* what goes to the others is kept until then */
         mu_pmi1_note(server, 'k', key, strlen(key), value, strlen(value));
-        show(server, key, strlen(key), value, strlen(value));
+        key_show(server, key, strlen(key), value, strlen(value));
         mu_pmi1_reply(client, "cmd=put_result rc=0");
     }
 }
@@ -271,7 +271,7 @@ static void answer_publish(struct mu_pmi1_client *client, const struct mu_pmi1_l
         mu_pmi1_reply(client, "cmd=publish_result rc=-1 msg=out_of_memory");
     else {
         client->puts++;
-        spread(server, service);
+        name_spread(server, service);
         mu_pmi1_reply(client, "cmd=publish_result rc=0");
     }
 }
@@ -282,7 +282,7 @@ static void answer_unpublish(struct mu_pmi1_client *client, const struct mu_pmi1
     struct mu_pmi1 *server = client->server;
 
     if (service && port_of(server, service) && change_name(server, 'u', service, "")) {
-        spread(server, service);
+        name_spread(server, service);
         mu_pmi1_reply(client, "cmd=unpublish_result rc=0");
     } else {
         mu_pmi1_reply(client, "cmd=unpublish_result rc=-1 msg=service_not_found");

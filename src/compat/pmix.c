@@ -47,7 +47,7 @@ static char **bare_environment(const struct mu_pmix *pmix)
     return copy;
 }
 
-static mu_pmix_status start(struct mu_pmix *pmix)
+static mu_pmix_status server_start(struct mu_pmix *pmix)
 {
     struct mu_pmix_facts facts = mu_pmix_facts_new(pmix, MU_PMIX_INFOS_MAX);
     char **bare = bare_environment(pmix), **real = environ;
@@ -66,7 +66,7 @@ static mu_pmix_status start(struct mu_pmix *pmix)
     return status;
 }
 
-static void closed(uv_handle_t *handle)
+static void on_async_closed(uv_handle_t *handle)
 {
     struct mu_pmix *pmix = handle->data;
 
@@ -75,8 +75,8 @@ static void closed(uv_handle_t *handle)
 
 static void close_handles(struct mu_pmix *pmix)
 {
-    uv_close((uv_handle_t *)&pmix->async, closed);
-    uv_close((uv_handle_t *)&pmix->timer, closed);
+    uv_close((uv_handle_t *)&pmix->async, on_async_closed);
+    uv_close((uv_handle_t *)&pmix->timer, on_async_closed);
     while (pmix->handles > 0)
         uv_run(pmix->options.loop, UV_RUN_NOWAIT);
 }
@@ -116,7 +116,7 @@ enum muster_status mu_pmix_open(const struct mu_pmix_options *options, struct mu
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot set up: %s", uv_strerror(error));
     }
     mu_pmix_serving = pmix;
-    status = start(pmix);
+    status = server_start(pmix);
     if (status == MU_PMIX_SUCCESS) {
         *ret_pmix = pmix;
         return MUSTER_OK;
@@ -147,7 +147,7 @@ struct mu_pmix_proc mu_pmix_proc_of(const struct mu_pmix *pmix, uint32_t task)
     return proc;
 }
 
-static mu_pmix_status good(mu_pmix_status status)
+static mu_pmix_status status_good(mu_pmix_status status)
 {
     return status == MU_PMIX_OPERATION_SUCCEEDED ? MU_PMIX_SUCCESS : status;
 }
@@ -160,15 +160,15 @@ static mu_pmix_status register_all(struct mu_pmix *pmix, const struct mu_pmix_jo
     mu_pmix_status status = facts.status;
 
     if (status == MU_PMIX_SUCCESS)
-        status = good(library->PMIx_server_register_nspace(pmix->nspace, (int)pmix->local_tasks, facts.infos,
-                                                           facts.count, NULL, NULL));
+        status = status_good(library->PMIx_server_register_nspace(pmix->nspace, (int)pmix->local_tasks, facts.infos,
+                                                                  facts.count, NULL, NULL));
     mu_pmix_facts_free(&facts);
     if (status == MU_PMIX_SUCCESS)
-        status = good(library->PMIx_server_setup_local_support(pmix->nspace, NULL, 0, NULL, NULL));
+        status = status_good(library->PMIx_server_setup_local_support(pmix->nspace, NULL, 0, NULL, NULL));
     for (uint32_t i = 0; status == MU_PMIX_SUCCESS && i < pmix->local_tasks; i++) {
         struct mu_pmix_proc proc = mu_pmix_proc_of(pmix, pmix->first_task + i);
 
-        status = good(library->PMIx_server_register_client(&proc, getuid(), getgid(), NULL, NULL, NULL));
+        status = status_good(library->PMIx_server_register_client(&proc, getuid(), getgid(), NULL, NULL, NULL));
     }
     return status;
 }
@@ -225,7 +225,7 @@ enum muster_status mu_pmix_environment(struct mu_pmix *pmix, uint32_t task, char
     mu_pmix_status status;
 
     *ret_vars = NULL;
-    status = good(pmix->library.PMIx_server_setup_fork(&proc, ret_vars));
+    status = status_good(pmix->library.PMIx_server_setup_fork(&proc, ret_vars));
     if (status == MU_PMIX_SUCCESS)
         return MUSTER_OK;
     return mu_fail(MUSTER_INTERNAL, "libpmix does not take task %u: %s", task, pmix->library.PMIx_Error_string(status));
@@ -235,7 +235,8 @@ enum mu_pmix_state mu_pmix_state_of(const struct mu_pmix *pmix, uint32_t task)
 {
     if (!pmix->has_job || task - pmix->first_task >= pmix->local_tasks)
         return MU_PMIX_OUTSIDE;
-    /* acquire, process-local: pairs with connected() and finalized(); what the task has done before it ended */
+    /* acquire, process-local: pairs with on_client_connected() and on_client_finalized(); what the task has done before
+     * it ended */
     return (enum mu_pmix_state)atomic_load_explicit(&pmix->clients[task - pmix->first_task].state,
                                                     memory_order_acquire);
 }
@@ -279,7 +280,7 @@ static bool await_settled(struct mu_pmix *pmix)
 }
 
 /* On libpmix's thread: it has done what came before. */
-static void settled(mu_pmix_status status, void *data)
+static void on_library_settled(mu_pmix_status status, void *data)
 {
     (void)status;
     say_settled(data);
@@ -287,7 +288,7 @@ static void settled(mu_pmix_status status, void *data)
 
 /* The same, and it does nothing any more, until the process ends. Where libpmix is not there, or has no memory, it
  * calls from within pass_by(). */
-static void frozen(mu_pmix_status status, void *data)
+static void on_library_frozen(mu_pmix_status status, void *data)
 {
     struct mu_pmix *pmix = data;
     bool is_ours = pthread_equal(pthread_self(), pmix->loops);
@@ -308,7 +309,7 @@ static bool pass_by(struct mu_pmix *pmix, mu_pmix_done *done)
     return await_settled(pmix);
 }
 
-static void *finalize(void *arg)
+static void *library_finalize(void *arg)
 {
     struct mu_pmix *pmix = arg;
 
@@ -322,9 +323,9 @@ static void finalize_library(struct mu_pmix *pmix)
 {
     pthread_t thread;
 
-    if (pthread_create(&thread, NULL, finalize, pmix)) {
+    if (pthread_create(&thread, NULL, library_finalize, pmix)) {
         pmix->frozen = true;
-        pass_by(pmix, frozen);
+        pass_by(pmix, on_library_frozen);
     } else if (await_settled(pmix)) {
         pthread_join(thread, NULL);
     } else {
@@ -371,9 +372,9 @@ static void end_job(struct mu_pmix *pmix)
     mu_pmix_expire(pmix, true);
     if (may_be_broken(pmix)) {
         pmix->broken = true;
-        pass_by(pmix, settled);
+        pass_by(pmix, on_library_settled);
     } else {
-        pmix->library.PMIx_server_deregister_nspace(pmix->nspace, settled, pmix);
+        pmix->library.PMIx_server_deregister_nspace(pmix->nspace, on_library_settled, pmix);
         await_settled(pmix);
     }
     drop_calls(pmix);
@@ -399,7 +400,7 @@ void mu_pmix_halt(struct mu_pmix *pmix)
     end_job(pmix);
     if (pmix->broken && !pmix->hangs) {
         pmix->frozen = true;
-        pass_by(pmix, frozen);
+        pass_by(pmix, on_library_frozen);
     } else if (!pmix->hangs) {
         finalize_library(pmix);
     }

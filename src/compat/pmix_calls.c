@@ -46,7 +46,7 @@ static struct mu_pmix_call *new_call(enum mu_pmix_kind kind, const struct mu_pmi
 }
 
 /* PMIX_SUCCESS: it will be answered. */
-static mu_pmix_status pass(struct mu_pmix_call *call, mu_pmix_status status)
+static mu_pmix_status call_pass(struct mu_pmix_call *call, mu_pmix_status status)
 {
     if (status == MU_PMIX_SUCCESS && (call->who.failed || call->what.failed))
         status = MU_PMIX_ERR_NOMEM;
@@ -75,8 +75,8 @@ static bool note_state(const struct mu_pmix_proc *proc, enum mu_pmix_state state
     return is_ours;
 }
 
-static mu_pmix_status connected(const struct mu_pmix_proc *proc, void *object, struct mu_pmix_info *info,
-                                size_t num_info, mu_pmix_done *done, void *data)
+static mu_pmix_status on_client_connected(const struct mu_pmix_proc *proc, void *object, struct mu_pmix_info *info,
+                                          size_t num_info, mu_pmix_done *done, void *data)
 {
     struct mu_pmix_call *call;
 
@@ -86,15 +86,15 @@ static mu_pmix_status connected(const struct mu_pmix_proc *proc, void *object, s
     return MU_PMIX_OPERATION_SUCCEEDED;
 }
 
-static mu_pmix_status finalized(const struct mu_pmix_proc *proc, void *object, mu_pmix_done *done, void *data)
+static mu_pmix_status on_client_finalized(const struct mu_pmix_proc *proc, void *object, mu_pmix_done *done, void *data)
 {
     (void)object, (void)done, (void)data;
     note_state(proc, MU_PMIX_PAST);
     return MU_PMIX_OPERATION_SUCCEEDED;
 }
 
-static mu_pmix_status aborted(const struct mu_pmix_proc *proc, void *object, int status, const char *text,
-                              struct mu_pmix_proc *procs, size_t num_procs, mu_pmix_done *done, void *data)
+static mu_pmix_status on_client_aborted(const struct mu_pmix_proc *proc, void *object, int status, const char *text,
+                                        struct mu_pmix_proc *procs, size_t num_procs, mu_pmix_done *done, void *data)
 {
     struct mu_pmix_call *call = new_call(MU_PMIX_CALL_ABORT, proc, data);
 
@@ -105,7 +105,7 @@ static mu_pmix_status aborted(const struct mu_pmix_proc *proc, void *object, int
     call->done.op = done;
     if (text && *text)
         mu_pack_raw(&call->what, text, strlen(text) + 1);
-    return pass(call, MU_PMIX_SUCCESS);
+    return call_pass(call, MU_PMIX_SUCCESS);
 }
 
 static int timeout_in(const struct mu_pmix_info *info, size_t count)
@@ -154,8 +154,8 @@ static mu_pmix_status pack_tasks(struct mu_pack *p, const struct mu_pmix_proc *p
     return status;
 }
 
-static mu_pmix_status fence(const struct mu_pmix_proc *procs, size_t num_procs, const struct mu_pmix_info *info,
-                            size_t num_info, char *bytes, size_t len, mu_pmix_modex_done *done, void *data)
+static mu_pmix_status on_fence(const struct mu_pmix_proc *procs, size_t num_procs, const struct mu_pmix_info *info,
+                               size_t num_info, char *bytes, size_t len, mu_pmix_modex_done *done, void *data)
 {
     struct mu_pmix_call *call = new_call(MU_PMIX_CALL_FENCE, NULL, data);
     mu_pmix_status status = MU_PMIX_ERR_NOMEM;
@@ -164,15 +164,15 @@ static mu_pmix_status fence(const struct mu_pmix_proc *procs, size_t num_procs, 
         call->done.modex = done;
         call->timeout_s = timeout_in(info, num_info);
         mu_pack_raw(&call->what, bytes, bytes ? len : 0);
-        status = pass(call, pack_tasks(&call->who, procs, num_procs));
+        status = call_pass(call, pack_tasks(&call->who, procs, num_procs));
     }
     if (status == MU_PMIX_SUCCESS)
         free(bytes); /* it was given to us */
     return status;
 }
 
-static mu_pmix_status modex(const struct mu_pmix_proc *proc, const struct mu_pmix_info *info, size_t num_info,
-                            mu_pmix_modex_done *done, void *data)
+static mu_pmix_status on_modex(const struct mu_pmix_proc *proc, const struct mu_pmix_info *info, size_t num_info,
+                               mu_pmix_modex_done *done, void *data)
 {
     struct mu_pmix *pmix = mu_pmix_serving;
     struct mu_pmix_call *call;
@@ -188,22 +188,22 @@ static mu_pmix_status modex(const struct mu_pmix_proc *proc, const struct mu_pmi
         return MU_PMIX_ERR_NOMEM;
     call->done.modex = done;
     call->timeout_s = timeout_in(info, num_info);
-    return pass(call, MU_PMIX_SUCCESS);
+    return call_pass(call, MU_PMIX_SUCCESS);
 }
 
-static mu_pmix_status publish(const struct mu_pmix_proc *proc, const struct mu_pmix_info *info, size_t num_info,
-                              mu_pmix_done *done, void *data)
+static mu_pmix_status on_publish(const struct mu_pmix_proc *proc, const struct mu_pmix_info *info, size_t num_info,
+                                 mu_pmix_done *done, void *data)
 {
     struct mu_pmix_call *call = new_call(MU_PMIX_CALL_PUBLISH, proc, data);
 
     if (!call)
         return MU_PMIX_ERR_NOMEM;
     call->done.op = done;
-    return pass(call, mu_pmix_pack_published(call, info, num_info));
+    return call_pass(call, mu_pmix_pack_published(call, info, num_info));
 }
 
-static mu_pmix_status lookup(const struct mu_pmix_proc *proc, char **keys, const struct mu_pmix_info *info,
-                             size_t num_info, mu_pmix_lookup_done *done, void *data)
+static mu_pmix_status on_lookup(const struct mu_pmix_proc *proc, char **keys, const struct mu_pmix_info *info,
+                                size_t num_info, mu_pmix_lookup_done *done, void *data)
 {
     struct mu_pmix_call *call = new_call(MU_PMIX_CALL_LOOKUP, proc, data);
 
@@ -211,29 +211,29 @@ static mu_pmix_status lookup(const struct mu_pmix_proc *proc, char **keys, const
         return MU_PMIX_ERR_NOMEM;
     call->done.lookup = done;
     call->timeout_s = timeout_in(info, num_info);
-    return pass(call, mu_pmix_pack_keys(call, keys, info, num_info));
+    return call_pass(call, mu_pmix_pack_keys(call, keys, info, num_info));
 }
 
-static mu_pmix_status unpublish(const struct mu_pmix_proc *proc, char **keys, const struct mu_pmix_info *info,
-                                size_t num_info, mu_pmix_done *done, void *data)
+static mu_pmix_status on_unpublish(const struct mu_pmix_proc *proc, char **keys, const struct mu_pmix_info *info,
+                                   size_t num_info, mu_pmix_done *done, void *data)
 {
     struct mu_pmix_call *call = new_call(MU_PMIX_CALL_UNPUBLISH, proc, data);
 
     if (!call)
         return MU_PMIX_ERR_NOMEM;
     call->done.op = done;
-    return pass(call, mu_pmix_pack_keys(call, keys, info, num_info));
+    return call_pass(call, mu_pmix_pack_keys(call, keys, info, num_info));
 }
 
 struct mu_pmix_module mu_pmix_module = {
-    .client_connected2 = connected,
-    .client_finalized = finalized,
-    .abort = aborted,
-    .fence_nb = fence,
-    .direct_modex = modex,
-    .publish = publish,
-    .lookup = lookup,
-    .unpublish = unpublish,
+    .client_connected2 = on_client_connected,
+    .client_finalized = on_client_finalized,
+    .abort = on_client_aborted,
+    .fence_nb = on_fence,
+    .direct_modex = on_modex,
+    .publish = on_publish,
+    .lookup = on_lookup,
+    .unpublish = on_unpublish,
 };
 
 /* ---- in the loop ------------------------------------------------------------------------------------------------- */
@@ -254,7 +254,7 @@ void mu_pmix_answer_modex(struct mu_pmix_call *call, mu_pmix_status status, void
     mu_pmix_free_call(call);
 }
 
-static void take(struct mu_pmix *pmix, struct mu_pmix_call *call)
+static void call_take(struct mu_pmix *pmix, struct mu_pmix_call *call)
 {
     switch (call->kind) {
     case MU_PMIX_CALL_ABORT:
@@ -287,6 +287,6 @@ void mu_pmix_take_calls(uv_async_t *async)
         if (!call)
             return;
         call->next = NULL;
-        take(pmix, call);
+        call_take(pmix, call);
     }
 }

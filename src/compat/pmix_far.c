@@ -49,7 +49,7 @@ void mu_pmix_await(struct mu_pmix *pmix, struct mu_pmix_call *call)
     }
 }
 
-static struct mu_pmix_call *answered(struct mu_pmix *pmix, uint32_t id)
+static struct mu_pmix_call *call_of_answer(struct mu_pmix *pmix, uint32_t id)
 {
     for (struct mu_pmix_call **at = &pmix->waiting; *at; at = &(*at)->next) {
         struct mu_pmix_call *call = *at;
@@ -157,7 +157,7 @@ void mu_pmix_fence(struct mu_pmix *pmix, struct mu_pmix_call *call)
 
 void mu_pmix_gathered(struct mu_pmix *pmix, uint32_t id, bool failed, void *bytes, size_t len)
 {
-    struct mu_pmix_call *call = answered(pmix, id);
+    struct mu_pmix_call *call = call_of_answer(pmix, id);
 
     if (call)
         mu_pmix_answer_modex(call, failed ? MU_PMIX_ERR_LOST_CONNECTION : MU_PMIX_SUCCESS, bytes, len);
@@ -173,7 +173,7 @@ static void hear_bytes(struct mu_pmix *pmix, struct mu_unpack *u)
     int status = (int)mu_unpack_u32(u);
     size_t len;
     const void *bytes = mu_unpack_blob(u, MU_PMIX_BLOB_MAX, &len);
-    struct mu_pmix_call *call = u->failed ? NULL : answered(pmix, id);
+    struct mu_pmix_call *call = u->failed ? NULL : call_of_answer(pmix, id);
     void *copy = call && len ? malloc(len) : NULL;
 
     if (!call)
@@ -203,7 +203,7 @@ void mu_pmix_modex(struct mu_pmix *pmix, struct mu_pmix_call *call)
 }
 
 /* On libpmix's thread. */
-static void had(mu_pmix_status status, char *bytes, size_t len, void *data)
+static void on_modex_had(mu_pmix_status status, char *bytes, size_t len, void *data)
 {
     struct mu_pmix_call *call = data;
 
@@ -258,7 +258,7 @@ static void hear_modex(struct mu_pmix *pmix, struct mu_unpack *u)
     call->host = from;
     call->far = id;
     proc = mu_pmix_proc_of(pmix, task);
-    status = pmix->library.PMIx_server_dmodex_request(&proc, had, call);
+    status = pmix->library.PMIx_server_dmodex_request(&proc, on_modex_had, call);
     if (status == MU_PMIX_SUCCESS)
         return;
     call->status = status;
@@ -389,7 +389,7 @@ static void hear_found(struct mu_pmix *pmix, struct mu_unpack *u)
     int status = (int)mu_unpack_u32(u);
     size_t len;
     const void *bytes = mu_unpack_blob(u, MU_PMIX_BLOB_MAX, &len);
-    struct mu_pmix_call *call = u->failed ? NULL : answered(pmix, id);
+    struct mu_pmix_call *call = u->failed ? NULL : call_of_answer(pmix, id);
 
     if (call)
         mu_pmix_found(pmix, call, status, bytes, len);

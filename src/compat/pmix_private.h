@@ -72,7 +72,7 @@ struct mu_pmix {
     bool settled, halted;
     bool broken, frozen; /* the loop's own: libpmix's lists may be; its thread is stopped */
     bool hangs;          /* it does not answer any more */
-    pthread_t loops;     /* the loop's thread, for frozen() */
+    pthread_t loops;     /* the loop's thread, for on_library_frozen() */
 
     struct mu_pmix_call *waiting; /* answers of other hosts are awaited */
     uint32_t next_id;

@@ -182,7 +182,7 @@ static mu_pmix_status status_of(enum muster_status status)
     }
 }
 
-static mu_pmix_status insert(struct mu_pmix *pmix, uint32_t task, const char *name, const void *bytes, size_t len)
+static mu_pmix_status name_insert(struct mu_pmix *pmix, uint32_t task, const char *name, const void *bytes, size_t len)
 {
     char key[MU_PMIX_KEY_MAX * 3 + sizeof FOLDER + 8];
     struct mu_pack value = {.bytes = NULL};
@@ -209,7 +209,7 @@ static mu_pmix_status hear_publish(struct mu_pmix *pmix, uint32_t task, struct m
 
         mu_unpack_text(u, name, sizeof name);
         bytes = mu_unpack_blob(u, MU_PMIX_BLOB_MAX, &len);
-        status = u->failed ? MU_PMIX_ERR_BAD_PARAM : insert(pmix, task, name, bytes, len);
+        status = u->failed ? MU_PMIX_ERR_BAD_PARAM : name_insert(pmix, task, name, bytes, len);
     }
     return status;
 }
@@ -233,8 +233,8 @@ static mu_pmix_status hear_unpublish(struct mu_pmix *pmix, struct mu_unpack *u)
 }
 
 /* What is there of the keys; *ret_enough: as many as are waited for. */
-static uint32_t collect(struct mu_pmix *pmix, struct mu_unpack u, struct mu_pack *found, bool *ret_enough,
-                        uint32_t *ret_count)
+static uint32_t names_collect(struct mu_pmix *pmix, struct mu_unpack u, struct mu_pack *found, bool *ret_enough,
+                              uint32_t *ret_count)
 {
     uint32_t awaited = mu_unpack_u32(&u), there = 0;
 
@@ -276,11 +276,11 @@ static void say_found(struct mu_pmix *pmix, uint32_t host, uint32_t id, mu_pmix_
 }
 
 /* True: it has its answer. */
-static bool search(struct mu_pmix *pmix, uint32_t host, uint32_t id, const void *what, size_t len)
+static bool names_search(struct mu_pmix *pmix, uint32_t host, uint32_t id, const void *what, size_t len)
 {
     struct mu_pack found = {.bytes = NULL};
     bool enough;
-    uint32_t count, there = collect(pmix, mu_unpack_of(what, len), &found, &enough, &count);
+    uint32_t count, there = names_collect(pmix, mu_unpack_of(what, len), &found, &enough, &count);
 
     if (enough)
         say_found(pmix, host, id,
@@ -309,7 +309,7 @@ static void search_again(struct mu_pmix *pmix)
         struct mu_pmix_search *it = all;
 
         all = it->next;
-        if (search(pmix, it->host, it->id, it->what.bytes, it->what.len)) {
+        if (names_search(pmix, it->host, it->id, it->what.bytes, it->what.len)) {
             free_search(it);
         } else {
             it->next = pmix->searches;
@@ -322,7 +322,7 @@ static void hear_lookup(struct mu_pmix *pmix, uint32_t host, uint32_t id, const 
 {
     struct mu_pmix_search *it;
 
-    if (search(pmix, host, id, u->at, u->left))
+    if (names_search(pmix, host, id, u->at, u->left))
         return;
     it = calloc(1, sizeof *it);
     if (!it) {

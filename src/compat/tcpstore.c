@@ -44,7 +44,7 @@ static void free_store(struct mu_tcpstore *store)
     free(store);
 }
 
-static void release(struct mu_tcpstore *store)
+static void store_release(struct mu_tcpstore *store)
 {
     void (*stopped)(void *arg) = store->stopped;
     void *arg = store->stopped_arg;
@@ -56,9 +56,9 @@ static void release(struct mu_tcpstore *store)
         stopped(arg);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_listener_closed(uv_handle_t *handle)
 {
-    release(handle->data);
+    store_release(handle->data);
 }
 
 void mu_tcpstore_stop(struct mu_tcpstore *store, void (*stopped)(void *arg), void *arg)
@@ -75,14 +75,14 @@ void mu_tcpstore_stop(struct mu_tcpstore *store, void (*stopped)(void *arg), voi
     }
     for (unsigned i = 0; i < store->listen.count; i++)
         if (store->listeners[i].data)
-            uv_close((uv_handle_t *)&store->listeners[i], on_closed);
+            uv_close((uv_handle_t *)&store->listeners[i], on_listener_closed);
     mu_listen_close(&store->listen);
-    uv_close((uv_handle_t *)&store->check, on_closed);
-    uv_close((uv_handle_t *)&store->prepare, on_closed);
-    uv_close((uv_handle_t *)&store->idle, on_closed);
-    uv_close((uv_handle_t *)&store->tick, on_closed);
-    uv_close((uv_handle_t *)&store->shortage, on_closed);
-    uv_close((uv_handle_t *)&store->sleepers.timer, on_closed);
+    uv_close((uv_handle_t *)&store->check, on_listener_closed);
+    uv_close((uv_handle_t *)&store->prepare, on_listener_closed);
+    uv_close((uv_handle_t *)&store->idle, on_listener_closed);
+    uv_close((uv_handle_t *)&store->tick, on_listener_closed);
+    uv_close((uv_handle_t *)&store->shortage, on_listener_closed);
+    uv_close((uv_handle_t *)&store->sleepers.timer, on_listener_closed);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
@@ -206,7 +206,7 @@ static bool may_come(struct mu_tcpstore *store, int fd)
     return false;
 }
 
-static void welcome(struct mu_tcpstore *store, int fd, const struct sockaddr *peer)
+static void conn_welcome(struct mu_tcpstore *store, int fd, const struct sockaddr *peer)
 {
     if (store->was_paused)
         mu_ts_say(store, "TCPStore: clients are taken again");
@@ -244,7 +244,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             pause_listeners(store, errno);
         if (fd < 0)
             return;
-        welcome(store, fd, (struct sockaddr *)&peer);
+        conn_welcome(store, fd, (struct sockaddr *)&peer);
     }
 }
 
@@ -262,7 +262,7 @@ static void watch_listeners(uv_timer_t *timer)
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
-static int begin(struct mu_tcpstore *store)
+static int store_begin(struct mu_tcpstore *store)
 {
     uv_loop_t *loop = store->options.loop;
     uv_handle_t *const handles[] = {(uv_handle_t *)&store->check, (uv_handle_t *)&store->prepare,
@@ -346,7 +346,7 @@ enum muster_status mu_tcpstore_start(const struct mu_tcpstore_options *options, 
     store->options.clients = options->clients ? options->clients : CLIENTS;
     store->last_turn = &store->first_turn;
     store->sentences = MU_TS_SENTENCES;
-    store->released = release;
+    store->released = store_release;
     store->run = mu_ts_run;
     store->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     mu_peers_open(&store->peers);
@@ -355,7 +355,7 @@ enum muster_status mu_tcpstore_start(const struct mu_tcpstore_options *options, 
         free_store(store);
         return status;
     }
-    rc = begin(store);
+    rc = store_begin(store);
     if (rc) { /* what was begun is closed by the loop's next turns */
         mu_fail(MUSTER_UNAVAILABLE, "cannot listen at %.100s: %s", options->address, uv_strerror(rc));
         mu_tcpstore_stop(store, NULL, NULL);

@@ -26,7 +26,7 @@ static struct mu_ts_name *queue_of(struct mu_ts_item *item)
     return name;
 }
 
-static struct mu_ts_item *item_of(struct mu_coord_request *ask)
+static struct mu_ts_item *item_of_request(struct mu_coord_request *ask)
 {
     return (struct mu_ts_item *)((char *)ask - offsetof(struct mu_ts_item, queue));
 }
@@ -40,7 +40,7 @@ static struct mu_ts_sleepers *sleepers_of(const struct mu_ts_item *item)
 
 static void on_timer(uv_timer_t *timer);
 
-static void enlist(struct mu_ts_item *item)
+static void item_enlist(struct mu_ts_item *item)
 {
     struct mu_ts_sleepers *s = sleepers_of(item);
 
@@ -54,7 +54,7 @@ static void enlist(struct mu_ts_item *item)
         uv_timer_start(&s->timer, on_timer, LOOKS_MS, LOOKS_MS);
 }
 
-static void delist(struct mu_ts_item *item)
+static void item_delist(struct mu_ts_item *item)
 {
     struct mu_ts_sleepers *s = sleepers_of(item);
 
@@ -70,14 +70,14 @@ void mu_ts_await_end(struct mu_ts_item *item)
 
     mu_coord_drop(store->options.coord, &item->queue);
     if (item->sleeps)
-        delist(item);
+        item_delist(item);
     if (store->sleepers.looked_at == item)
         store->sleepers.looked_at = NULL;
 }
 
 /* ---- the next item ----------------------------------------------------------------------------------------------- */
 
-static uint64_t hash_of(const struct mu_ts_name *name)
+static uint64_t name_hash(const struct mu_ts_name *name)
 {
     uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
 
@@ -91,11 +91,11 @@ static bool is_told_already(struct mu_ts_item *item)
 {
     struct mu_ts_sleepers *s = sleepers_of(item);
     struct mu_ts_name *name = queue_of(item);
-    size_t slot = (hash_of(name) >> 32) % (sizeof s->told / sizeof s->told[0]);
+    size_t slot = (name_hash(name) >> 32) % (sizeof s->told / sizeof s->told[0]);
     uint64_t now = mu_now(), hash;
 
     mu_ts_name_number(name, item->head + 1);
-    hash = hash_of(name);
+    hash = name_hash(name);
     if (s->told[slot].hash == hash && now - s->told[slot].at < TOLD_NS)
         return true;
     s->told[slot].hash = hash;
@@ -107,7 +107,7 @@ static void wait_for_item(struct mu_ts_item *item);
 
 static void item_answered(struct mu_coord_request *ask)
 {
-    struct mu_ts_item *item = item_of(ask);
+    struct mu_ts_item *item = item_of_request(ask);
 
     if (ask->status) {
         mu_ts_cannot_wait(item, ask);
@@ -124,7 +124,7 @@ static void wait_for_item(struct mu_ts_item *item)
     struct mu_ts_name *name = queue_of(item);
 
     if (!item->sleeps)
-        enlist(item);
+        item_enlist(item);
     mu_ts_name_number(name, item->head + 1);
     mu_ts_prepare(&item->queue, item_answered);
     mu_coord_get(item->wait->conn->store->options.coord, &item->queue, name->text, name->len);
@@ -139,7 +139,7 @@ static uint64_t count_in(const struct mu_coord_request *ask)
     return ask->status == MUSTER_OK && mu_ts_number(ask->value, ask->len, &count) && count > 0 ? (uint64_t)count : 0;
 }
 
-static bool has_failed(struct mu_ts_item *item, const struct mu_coord_request *ask)
+static bool item_has_failed(struct mu_ts_item *item, const struct mu_coord_request *ask)
 {
     if (!ask->status || ask->status == MUSTER_NOT_FOUND)
         return false;
@@ -166,9 +166,9 @@ static void read_count(struct mu_ts_item *item, const char *part, bool is_old,
 /* What the tail counts may be on its way still. */
 static void head_answered(struct mu_coord_request *ask)
 {
-    struct mu_ts_item *item = item_of(ask);
+    struct mu_ts_item *item = item_of_request(ask);
 
-    if (has_failed(item, ask))
+    if (item_has_failed(item, ask))
         return;
     item->head = count_in(ask);
     item->is_prompt = item->tail > item->head;
@@ -177,9 +177,9 @@ static void head_answered(struct mu_coord_request *ask)
 
 static void true_tail_answered(struct mu_coord_request *ask)
 {
-    struct mu_ts_item *item = item_of(ask);
+    struct mu_ts_item *item = item_of_request(ask);
 
-    if (has_failed(item, ask))
+    if (item_has_failed(item, ask))
         return;
     item->tail = count_in(ask);
     read_count(item, "head", true, head_answered);
@@ -188,18 +188,18 @@ static void true_tail_answered(struct mu_coord_request *ask)
 /* The first item is being pushed. If it has been popped, too, the next look tells. */
 static void tail_came(struct mu_coord_request *ask)
 {
-    struct mu_ts_item *item = item_of(ask);
+    struct mu_ts_item *item = item_of_request(ask);
 
-    if (!has_failed(item, ask))
+    if (!item_has_failed(item, ask))
         wait_for_item(item);
 }
 
 static void tail_answered(struct mu_coord_request *ask)
 {
-    struct mu_ts_item *item = item_of(ask);
+    struct mu_ts_item *item = item_of_request(ask);
     struct mu_ts_name *name;
 
-    if (has_failed(item, ask))
+    if (item_has_failed(item, ask))
         return;
     if (count_in(ask)) {
         read_count(item, "tail", true, true_tail_answered);
@@ -222,7 +222,7 @@ void mu_ts_await_pass(struct mu_ts_item *item, uint64_t passes)
 {
     item->is_pass = true;
     item->head = passes;
-    enlist(item);
+    item_enlist(item);
 }
 
 /* What says how far it has come. */
@@ -277,8 +277,8 @@ static void look_on(struct mu_ts_sleepers *s)
         struct mu_ts_name *name;
 
         s->left--;
-        delist(item);
-        enlist(item); /* behind all others */
+        item_delist(item);
+        item_enlist(item); /* behind all others */
         s->looked_at = item;
         s->is_looking = true;
         name = count_of(item);

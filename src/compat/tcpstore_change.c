@@ -38,7 +38,7 @@ static bool take_value(struct mu_ts_conn *conn, const void **ret_value, size_t *
 }
 
 /* Replace what was read. */
-static void replace(struct mu_ts_conn *conn, const void *value, size_t len, mu_ts_step take)
+static void value_replace(struct mu_ts_conn *conn, const void *value, size_t len, mu_ts_step take)
 {
     const struct mu_ts_name *name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
     void *memory;
@@ -81,7 +81,7 @@ static void replace_sum(struct mu_ts_conn *conn)
     char text[24];
     int len = snprintf(text, sizeof text, "%" PRId64, conn->sum);
 
-    replace(conn, text, (size_t)len, has_replaced_sum);
+    value_replace(conn, text, (size_t)len, has_replaced_sum);
 }
 
 static void has_read_number(struct mu_ts_conn *conn)
@@ -147,9 +147,9 @@ static void has_swapped(struct mu_ts_conn *conn)
         answer_field(conn, 2);
 }
 
-static void swap(struct mu_ts_conn *conn)
+static void value_swap(struct mu_ts_conn *conn)
 {
-    replace(conn, mu_ts_at(conn, conn->f[2]), conn->f[2].len, has_swapped);
+    value_replace(conn, mu_ts_at(conn, conn->f[2]), conn->f[2].len, has_swapped);
 }
 
 static void has_compared(struct mu_ts_conn *conn)
@@ -162,7 +162,7 @@ static void has_compared(struct mu_ts_conn *conn)
         return;
     if (conn->version ? len == expected.len && (!len || !memcmp(value, mu_ts_at(conn, expected), len))
                       : !expected.len) {
-        mu_ts_then(conn, swap);
+        mu_ts_then(conn, value_swap);
     } else if (conn->version) {
         mu_ts_out_bytes(conn, value, len);
         mu_ts_finish(conn);
@@ -196,7 +196,7 @@ static void has_replaced_whole(struct mu_ts_conn *conn)
 
 static void replace_whole(struct mu_ts_conn *conn)
 {
-    replace(conn, conn->kept, conn->kept_len, has_replaced_whole);
+    value_replace(conn, conn->kept, conn->kept_len, has_replaced_whole);
 }
 
 static void has_read_whole(struct mu_ts_conn *conn)

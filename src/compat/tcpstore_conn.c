@@ -47,7 +47,7 @@ void mu_ts_read_or_not(struct mu_ts_conn *conn)
     read_or_not(conn, is_read(conn));
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_conn_closed(uv_handle_t *handle)
 {
     struct mu_ts_conn *conn = (struct mu_ts_conn *)handle;
     struct mu_tcpstore *store = conn->store;
@@ -73,7 +73,7 @@ struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struc
     uv_tcp_init(store->options.loop, &conn->tcp);
     store->open++;
     if (uv_tcp_open(&conn->tcp, fd)) {
-        uv_close((uv_handle_t *)&conn->tcp, on_closed);
+        uv_close((uv_handle_t *)&conn->tcp, on_conn_closed);
         mu_coord_hang_up(conn->line, "it cannot be read");
         return NULL;
     }
@@ -140,7 +140,7 @@ void mu_ts_close(struct mu_ts_conn *conn)
     conn->kept = NULL;
     mu_ts_out_drop(conn);
     drop_own(conn);
-    uv_close((uv_handle_t *)&conn->tcp, on_closed); /* the socket, too: the peer need not wait for our loop */
+    uv_close((uv_handle_t *)&conn->tcp, on_conn_closed); /* the socket, too: the peer need not wait for our loop */
     conn->fd = -1;
 }
 

@@ -20,7 +20,7 @@ static bool is_plain(uint8_t c)
     return c >= ' ' && c != ':' && c != '%' && c != 0x7f;
 }
 
-static size_t escape(char *to, uint8_t c)
+static size_t byte_escape(char *to, uint8_t c)
 {
     static const char digits[] = "0123456789ABCDEF";
 
@@ -42,7 +42,7 @@ static size_t write_part(char *to, const uint8_t *key, size_t len)
         if (is_plain(key[i]) && !is_dots)
             to[n++] = key[i] == '/' ? ':' : (char)key[i];
         else
-            n += escape(to + n, key[i]);
+            n += byte_escape(to + n, key[i]);
     }
     if (len == 0)
         to[n++] = '%';
@@ -88,7 +88,7 @@ void mu_ts_name_number(struct mu_ts_name *name, uint64_t number)
     mu_ts_name_under(name, part);
 }
 
-static int digit(char c)
+static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
@@ -101,11 +101,11 @@ bool mu_ts_key(const char *name, size_t len, uint8_t *to, size_t *ret_len)
     if (len > 1 && name[0] == '%' && name[1] == 'H')
         return false;
     for (size_t i = 0; i < len; i++) {
-        bool escaped = name[i] == '%' && len - i > 2 && digit(name[i + 1]) >= 0 && digit(name[i + 2]) >= 0;
+        bool escaped = name[i] == '%' && len - i > 2 && hex_digit(name[i + 1]) >= 0 && hex_digit(name[i + 2]) >= 0;
 
         if (len == 1 && name[i] == '%')
             break;
-        to[n++] = escaped          ? (uint8_t)(digit(name[i + 1]) << 4 | digit(name[i + 2]))
+        to[n++] = escaped          ? (uint8_t)(hex_digit(name[i + 1]) << 4 | hex_digit(name[i + 2]))
                   : name[i] == ':' ? '/'
                                    : (uint8_t)name[i];
         i += escaped ? 2 : 0;

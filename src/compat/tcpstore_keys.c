@@ -95,7 +95,7 @@ static void check_next(struct mu_ts_conn *conn)
     mu_ts_finish(conn);
 }
 
-static void has_looked(struct mu_ts_conn *conn)
+static void key_has_looked(struct mu_ts_conn *conn)
 {
     if (conn->tail > conn->head) {
         check_next(conn);
@@ -105,9 +105,9 @@ static void has_looked(struct mu_ts_conn *conn)
     mu_ts_finish(conn);
 }
 
-static void look(struct mu_ts_conn *conn)
+static void key_look(struct mu_ts_conn *conn)
 {
-    mu_ts_queue_look(conn, has_looked);
+    mu_ts_queue_look(conn, key_has_looked);
 }
 
 static void has_checked(struct mu_ts_conn *conn)
@@ -120,7 +120,7 @@ static void has_checked(struct mu_ts_conn *conn)
     else if (!conn->ask.status && mu_ts_value(conn, conn->f[0], conn->is_hash, &value, &len))
         check_next(conn);
     else
-        mu_ts_then(conn, look); /* a queue that is not empty is there, too */
+        mu_ts_then(conn, key_look); /* a queue that is not empty is there, too */
 }
 
 void mu_ts_check(struct mu_ts_conn *conn)

@@ -25,7 +25,7 @@ static void drop_out(struct mu_ts_conn *conn)
     conn->out_at = conn->out_len = conn->out_room = 0;
 }
 
-static void let_go(struct mu_ts_conn *conn, struct mu_blob *blob)
+static void blob_let_go(struct mu_ts_conn *conn, struct mu_blob *blob)
 {
     conn->store->held -= blob ? blob->len : 0;
     mu_blob_drop(blob);
@@ -33,7 +33,7 @@ static void let_go(struct mu_ts_conn *conn, struct mu_blob *blob)
 
 static void drop_value(struct mu_ts_conn *conn)
 {
-    let_go(conn, conn->value.blob);
+    blob_let_go(conn, conn->value.blob);
     conn->value = (struct mu_slice){NULL, 0, 0};
 }
 
@@ -57,7 +57,7 @@ static ssize_t send_some(const struct mu_ts_conn *conn)
 }
 
 /* Behind what is under way. False: the connection is closed, or lost. */
-static bool push(struct mu_ts_conn *conn)
+static bool output_push(struct mu_ts_conn *conn)
 {
     while (conn->out_len + conn->value.len > 0 && !conn->going) {
         ssize_t n = send_some(conn);
@@ -156,7 +156,7 @@ uint8_t *mu_ts_out(struct mu_ts_conn *conn, size_t len)
         return NULL;
     if (!conn->out)
         begin_out(conn);
-    if (len > conn->out_room - conn->out_at - conn->out_len && conn->has_spare && !push(conn))
+    if (len > conn->out_room - conn->out_at - conn->out_len && conn->has_spare && !output_push(conn))
         return NULL;
     if (len > conn->out_room - conn->out_at - conn->out_len && !grow_out(conn, 2 * conn->out_len + len))
         return NULL;
@@ -169,7 +169,7 @@ static void drop_going(struct mu_ts_conn *conn)
 {
     mu_ts_unhold(conn, conn->going_room);
     free(conn->going);
-    let_go(conn, conn->going_value);
+    blob_let_go(conn, conn->going_value);
     conn->going = NULL;
     conn->going_value = NULL;
 }
@@ -211,7 +211,7 @@ static void leave_to_loop(struct mu_ts_conn *conn)
 
 void mu_ts_flush(struct mu_ts_conn *conn)
 {
-    if (conn->is_closed || !push(conn))
+    if (conn->is_closed || !output_push(conn))
         return;
     if (conn->out_len + conn->value.len == 0)
         drop_out(conn);

@@ -20,7 +20,7 @@ static const struct mu_ts_name *part_of(struct mu_ts_conn *conn, const char *par
     return &conn->store->key;
 }
 
-static const struct mu_ts_name *item_of(struct mu_ts_conn *conn, uint64_t number)
+static const struct mu_ts_name *queue_item_name(struct mu_ts_conn *conn, uint64_t number)
 {
     mu_ts_name_of(conn, MU_TS_QUEUES, conn->f[0]);
     mu_ts_name_number(&conn->store->key, number);
@@ -75,7 +75,7 @@ void mu_ts_queue_len(struct mu_ts_conn *conn)
 
 /* ---- push -------------------------------------------------------------------------------------------------------- */
 
-static void has_failed(struct mu_ts_conn *conn)
+static void queue_has_failed(struct mu_ts_conn *conn)
 {
     mu_ts_dismiss(conn, "%s: %.*s", mu_ts_op_name(conn->scan.op), (int)conn->kept_len, (const char *)conn->kept);
 }
@@ -86,7 +86,7 @@ static void lower_tail(struct mu_ts_conn *conn)
     char text[24];
     int len = snprintf(text, sizeof text, "%" PRIu64, conn->tail - 1);
 
-    mu_coord_compare_and_set(conn->store->options.coord, mu_ts_ask(conn, has_failed), name->text, name->len,
+    mu_coord_compare_and_set(conn->store->options.coord, mu_ts_ask(conn, queue_has_failed), name->text, name->len,
                              conn->version, text, (size_t)len);
 }
 
@@ -96,7 +96,7 @@ static void has_read_own(struct mu_ts_conn *conn)
 
     conn->version = (uint64_t)conn->ask.version;
     if (mu_ts_count(conn, &last)) /* another's: there are items behind it */
-        mu_ts_then(conn, last == conn->tail ? lower_tail : has_failed);
+        mu_ts_then(conn, last == conn->tail ? lower_tail : queue_has_failed);
 }
 
 /* Its number, for which there is no item now, unless others have pushed behind it: whoever pops would stop there. */
@@ -122,9 +122,9 @@ static void has_pushed(struct mu_ts_conn *conn)
     mu_ts_then(conn, give_back_number);
 }
 
-static void push(struct mu_ts_conn *conn)
+static void queue_push(struct mu_ts_conn *conn)
 {
-    const struct mu_ts_name *name = item_of(conn, conn->tail);
+    const struct mu_ts_name *name = queue_item_name(conn, conn->tail);
 
     mu_coord_insert(conn->store->options.coord, mu_ts_ask(conn, has_pushed), name->text, name->len,
                     mu_ts_at(conn, conn->f[1]), conn->f[1].len, true);
@@ -133,7 +133,7 @@ static void push(struct mu_ts_conn *conn)
 static void has_number(struct mu_ts_conn *conn)
 {
     if (mu_ts_count(conn, &conn->tail))
-        mu_ts_then(conn, push);
+        mu_ts_then(conn, queue_push);
 }
 
 void mu_ts_queue_push(struct mu_ts_conn *conn)
@@ -153,9 +153,9 @@ static void has_dropped(struct mu_ts_conn *conn)
         mu_ts_finish(conn);
 }
 
-static void drop(struct mu_ts_conn *conn)
+static void queue_drop(struct mu_ts_conn *conn)
 {
-    const struct mu_ts_name *name = item_of(conn, conn->head + 1);
+    const struct mu_ts_name *name = queue_item_name(conn, conn->head + 1);
 
     mu_coord_erase(conn->store->options.coord, mu_ts_ask(conn, has_dropped), name->text, name->len);
 }
@@ -170,11 +170,11 @@ static void has_claimed(struct mu_ts_conn *conn)
     } else {
         mu_ts_out_i64(conn, (int64_t)(conn->tail - conn->head));
         mu_ts_out_bytes(conn, conn->kept, conn->kept_len);
-        mu_ts_then(conn, drop);
+        mu_ts_then(conn, queue_drop);
     }
 }
 
-static void claim(struct mu_ts_conn *conn)
+static void queue_claim(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = part_of(conn, "head");
     char text[24];
@@ -223,17 +223,17 @@ static void has_read_item(struct mu_ts_conn *conn)
     conn->kept_len = ask->len;
     if (ask->len)
         memcpy(conn->kept, ask->value, ask->len);
-    mu_ts_then(conn, claim);
+    mu_ts_then(conn, queue_claim);
 }
 
 static void read_item(struct mu_ts_conn *conn)
 {
-    const struct mu_ts_name *name = item_of(conn, conn->head + 1);
+    const struct mu_ts_name *name = queue_item_name(conn, conn->head + 1);
 
     mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, has_read_item), name->text, name->len);
 }
 
-static void has_looked(struct mu_ts_conn *conn)
+static void queue_has_looked(struct mu_ts_conn *conn)
 {
     if (conn->tail > conn->head) {
         mu_ts_then(conn, read_item);
@@ -245,5 +245,5 @@ static void has_looked(struct mu_ts_conn *conn)
 
 void mu_ts_queue_pop(struct mu_ts_conn *conn)
 {
-    mu_ts_queue_look(conn, has_looked);
+    mu_ts_queue_look(conn, queue_has_looked);
 }

@@ -5,12 +5,12 @@
 
 #include <string.h>
 
-static void validate(struct mu_ts_conn *conn)
+static void client_validate(struct mu_ts_conn *conn)
 {
     mu_ts_finish(conn);
 }
 
-static void ping(struct mu_ts_conn *conn)
+static void client_ping(struct mu_ts_conn *conn)
 {
     uint8_t *to = mu_ts_out(conn, 4);
 
@@ -25,7 +25,7 @@ static void watch_key(struct mu_ts_conn *conn)
 }
 
 static const mu_ts_step steps[MU_TS_OPS] = {
-    [MU_TS_VALIDATE] = validate,
+    [MU_TS_VALIDATE] = client_validate,
     [MU_TS_SET] = mu_ts_set,
     [MU_TS_COMPARE_SET] = mu_ts_compare_set,
     [MU_TS_GET] = mu_ts_get,
@@ -38,7 +38,7 @@ static const mu_ts_step steps[MU_TS_OPS] = {
     [MU_TS_MULTI_GET] = mu_ts_get,
     [MU_TS_MULTI_SET] = mu_ts_set,
     [MU_TS_CANCEL_WAIT] = mu_ts_cancel_wait,
-    [MU_TS_PING] = ping,
+    [MU_TS_PING] = client_ping,
     [MU_TS_QUEUE_PUSH] = mu_ts_queue_push,
     [MU_TS_QUEUE_POP] = mu_ts_queue_pop,
     [MU_TS_QUEUE_LEN] = mu_ts_queue_len,
@@ -68,7 +68,7 @@ static void read_fields(struct mu_ts_conn *conn)
 }
 
 /* The next request, if it is whole. */
-static bool begin(struct mu_ts_conn *conn)
+static bool request_begin(struct mu_ts_conn *conn)
 {
     int rc = mu_ts_scan(&conn->scan, conn->bytes + conn->at, conn->len);
 
@@ -99,7 +99,7 @@ void mu_ts_run(struct mu_ts_conn *conn)
             conn->is_full = true;
             break;
         }
-        if (!conn->step && (conn->len == 0 || !begin(conn)))
+        if (!conn->step && (conn->len == 0 || !request_begin(conn)))
             break;
         if (conn->units <= 0) {
             mu_ts_turn(conn);

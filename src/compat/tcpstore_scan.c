@@ -52,14 +52,14 @@ const char *mu_ts_op_fields(enum mu_ts_op op)
     return ops[op].fields;
 }
 
-static int faulty(struct mu_ts_scan *s, const char *why)
+static int scan_faulty(struct mu_ts_scan *s, const char *why)
 {
     s->fault = why;
     return -1;
 }
 
 /* The dialect, from the first bytes. */
-static int recognise(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
+static int dialect_recognise(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
 {
     size_t more = len - 1 < sizeof magic ? len - 1 : sizeof magic;
 
@@ -71,22 +71,22 @@ static int recognise(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
     return s->dialect != MU_TS_UNKNOWN;
 }
 
-static int begin(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
+static int scan_begin(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
 {
     bool is_first = s->dialect == MU_TS_UNKNOWN;
 
     s->need = 1;
-    if (len == 0 || (is_first && !recognise(s, bytes, len)))
+    if (len == 0 || (is_first && !dialect_recognise(s, bytes, len)))
         return 0;
     if (s->dialect == MU_TS_A) {
         if (bytes[0] >= sizeof of_a / sizeof of_a[0])
-            return faulty(s, is_first ? "it does not speak TCPStore's protocol" : "it asks for something unknown");
+            return scan_faulty(s, is_first ? "it does not speak TCPStore's protocol" : "it asks for something unknown");
         s->op = of_a[bytes[0]];
     } else {
         if (bytes[0] >= MU_TS_WATCH_KEY)
-            return faulty(s, "it asks for something unknown");
+            return scan_faulty(s, "it asks for something unknown");
         if (bytes[0] == MU_TS_VALIDATE && !is_first)
-            return faulty(s, "it says VALIDATE twice");
+            return scan_faulty(s, "it says VALIDATE twice");
         s->op = (enum mu_ts_op)bytes[0];
     }
     s->fields = ops[s->op].fields;
@@ -95,10 +95,10 @@ static int begin(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
 }
 
 /* So many bytes more from where we are. */
-static int has(struct mu_ts_scan *s, uint64_t more, size_t len)
+static int scan_has(struct mu_ts_scan *s, uint64_t more, size_t len)
 {
     if (more > MU_TS_REQUEST_MAX - s->at)
-        return faulty(s, "a request is longer than 128 MiB");
+        return scan_faulty(s, "a request is longer than 128 MiB");
     s->need = s->at + (size_t)more;
     return len >= s->need;
 }
@@ -106,25 +106,25 @@ static int has(struct mu_ts_scan *s, uint64_t more, size_t len)
 static int scan_bytes(struct mu_ts_scan *s, const uint8_t *bytes, size_t len, uint64_t most, const char *why)
 {
     uint64_t n;
-    int rc = has(s, 8, len);
+    int rc = scan_has(s, 8, len);
 
     if (rc <= 0)
         return rc;
     n = mu_ts_u64(bytes + s->at);
     if (n > most)
-        return faulty(s, why);
-    return has(s, 8 + n, len);
+        return scan_faulty(s, why);
+    return scan_has(s, 8 + n, len);
 }
 
 static int scan_count(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
 {
-    int rc = has(s, 8, len);
+    int rc = scan_has(s, 8, len);
 
     if (rc <= 0)
         return rc;
     s->left = mu_ts_u64(bytes + s->at);
     if (s->left > MU_TS_KEYS_MAX)
-        return faulty(s, "a request has more than 131072 keys");
+        return scan_faulty(s, "a request has more than 131072 keys");
     s->loop = s->fields + 1;
     return 1;
 }
@@ -135,13 +135,13 @@ static int scan_field(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
     case 'k': return scan_bytes(s, bytes, len, MU_TS_KEY_MAX, "a key is longer than 1 MiB");
     case 'v': return scan_bytes(s, bytes, len, MU_TS_VALUE_MAX, "a value is longer than 64 MiB");
     case '*': return scan_count(s, bytes, len);
-    default: return has(s, (uint64_t)(*s->fields - '0'), len);
+    default: return scan_has(s, (uint64_t)(*s->fields - '0'), len);
     }
 }
 
 int mu_ts_scan(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
 {
-    int rc = s->fault ? -1 : s->fields ? 1 : begin(s, bytes, len);
+    int rc = s->fault ? -1 : s->fields ? 1 : scan_begin(s, bytes, len);
 
     while (rc == 1 && *s->fields) {
         rc = scan_field(s, bytes, len);

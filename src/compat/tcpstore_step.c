@@ -107,7 +107,7 @@ void mu_ts_out_bytes(struct mu_ts_conn *conn, const void *bytes, size_t len)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static void answered(struct mu_coord_request *ask)
+static void on_request_answered(struct mu_coord_request *ask)
 {
     struct mu_ts_conn *conn = (struct mu_ts_conn *)((char *)ask - offsetof(struct mu_ts_conn, ask));
 
@@ -124,7 +124,7 @@ struct mu_coord_request *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take)
 {
     struct mu_coord_request *ask = &conn->ask;
 
-    ask->answered = answered;
+    ask->answered = on_request_answered;
     ask->write = NULL;
     ask->line = conn->line;
     ask->value = NULL;

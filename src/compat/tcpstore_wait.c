@@ -270,7 +270,7 @@ static void has_come(struct mu_ts_conn *conn)
     mu_ts_then(conn, conn->sum >= conn->world ? count_pass : wait_for_others);
 }
 
-static void come(struct mu_ts_conn *conn)
+static void on_key_come(struct mu_ts_conn *conn)
 {
     conn->world = conn->number;
     conn->number = 1;
@@ -280,7 +280,7 @@ static void come(struct mu_ts_conn *conn)
 static void has_read_passes(struct mu_ts_conn *conn)
 {
     if (mu_ts_count(conn, &conn->passes))
-        mu_ts_then(conn, come);
+        mu_ts_then(conn, on_key_come);
 }
 
 /* In a job of several hosts what lies here may be of an earlier time, and so would the sign be that is waited for:
