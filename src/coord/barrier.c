@@ -51,7 +51,7 @@ static void barrier_answered(struct mu_coord *coord, struct mu_coord_pending *p,
     mu_call_done(c);
 }
 
-static void call_answered(void *arg, struct mu_pending_call *c, const struct mu_pending_answer *a)
+static void barrier_call_answered(void *arg, struct mu_pending_call *c, const struct mu_pending_answer *a)
 {
     if (mu_pending_is_barrier(c->at))
         barrier_answered(arg, mu_coord_pending_of(c), a);
@@ -72,7 +72,7 @@ static void call_looked(void *arg, struct mu_pending *p)
 
 static enum muster_status calls_open(struct mu_coord *coord)
 {
-    coord->pending.answered = call_answered;
+    coord->pending.answered = barrier_call_answered;
     coord->pending.looked = call_looked;
     coord->pending.arg = coord;
     if (mu_pending_open(&coord->pending, coord->m))
@@ -172,8 +172,8 @@ static enum muster_status call_arrive(struct mu_coord *coord, struct mu_ctx *ctx
 }
 
 /* The call waits. */
-static enum muster_status call_park(struct mu_coord *coord, struct mu_coord_request *request, const struct mu_call *c,
-                                    const char *key)
+static enum muster_status barrier_call_park(struct mu_coord *coord, struct mu_coord_request *request,
+                                            const struct mu_call *c, const char *key)
 {
     struct mu_pending *at = mu_pending_of(&coord->pending, key, (uint32_t)strlen(key));
     struct mu_coord_pending *p =
@@ -223,7 +223,7 @@ static void pending_look(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_p
     mu_pending_drop(&coord->pending, at);
 }
 
-static void call_make(struct mu_coord *coord, struct mu_coord_request *request, const struct wanted *w)
+static void barrier_call_make(struct mu_coord *coord, struct mu_coord_request *request, const struct wanted *w)
 {
     struct mu_call c = {0};
     struct mu_pending *at;
@@ -236,7 +236,7 @@ static void call_make(struct mu_coord *coord, struct mu_coord_request *request, 
     }
     status = call_arrive(coord, ctx, w, &c);
     if (!status && c.waiting) {
-        status = call_park(coord, request, &c, w->key);
+        status = barrier_call_park(coord, request, &c, w->key);
         if (status)
             mu_named_leave(&coord->pending.named, &c);
         c.waiting = !status;
@@ -321,7 +321,7 @@ void mu_coord_barrier(struct mu_coord *coord, struct mu_coord_request *request, 
             coord, request,
             &(struct mu_coord_remote_barrier){task, text, instance_of(counter), timeout_of(timeout_ms), tasks, count});
     else
-        call_make(coord, request, &w);
+        barrier_call_make(coord, request, &w);
     mu_coord_deliver(coord);
 }
 
@@ -375,7 +375,7 @@ static void call_stop(struct mu_coord *coord, struct mu_pending *at, bool known)
         snprintf(text, sizeof text, "Barrier failed because service is shutting down. Barrier_id: %s::%" PRIu64,
                  at->key + 1, c->call.counter);
     mu_pending_remove(c);
-    call_answered(coord, c, &(struct mu_pending_answer){.status = MUSTER_ABORTED, .text = text});
+    barrier_call_answered(coord, c, &(struct mu_pending_answer){.status = MUSTER_ABORTED, .text = text});
 }
 
 static void calls_stop(struct mu_coord *coord)

@@ -54,7 +54,7 @@ static bool take_arming(struct mu_listener *l)
     return !stopping;
 }
 
-static void *listen(void *arg)
+static void *bell_listen(void *arg)
 {
     struct mu_listener *l = arg;
 
@@ -87,7 +87,7 @@ enum muster_status mu_listener_start(struct muster_segment *seg, void (*rung)(vo
     pthread_cond_init(&l->changed, NULL);
     sigfillset(&all); /* signals are the loop's */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&l->thread, NULL, listen, l);
+    rc = pthread_create(&l->thread, NULL, bell_listen, l);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc) {
         pthread_cond_destroy(&l->changed);

@@ -38,7 +38,7 @@ static uint64_t incarnation_of(struct muster_segment *seg)
     return muster_segment_info(seg, &info) || !info.run_id[0] ? 1 : info.run_id[0];
 }
 
-static enum muster_status begin(struct mu_coord *coord)
+static enum muster_status engine_begin(struct mu_coord *coord)
 {
     enum muster_status status = MUSTER_OK;
 
@@ -65,7 +65,7 @@ enum muster_status mu_coord_open(const struct mu_coord_options *options, struct 
     coord->num_tasks = coord->seg->num_tasks;
     coord->incarnation = incarnation_of(coord->seg);
     coord->tasks = calloc(coord->num_tasks, sizeof *coord->tasks);
-    status = begin(coord);
+    status = engine_begin(coord);
     if (status) {
         mu_pending_close(&coord->pending);
         free(coord->remote);
@@ -96,7 +96,7 @@ void mu_coord_stop(struct mu_coord *coord)
     mu_coord_deliver(coord);
 }
 
-static void closed(uv_handle_t *handle)
+static void on_handle_closed(uv_handle_t *handle)
 {
     struct mu_coord *coord = handle->data;
 
@@ -117,8 +117,8 @@ void mu_coord_free(struct mu_coord *coord)
     if (!coord)
         return;
     mu_coord_stop(coord);
-    uv_close((uv_handle_t *)&coord->timer, closed);
-    uv_close((uv_handle_t *)&coord->recheck, closed);
-    uv_close((uv_handle_t *)&coord->idle, closed);
-    uv_close((uv_handle_t *)&coord->bell, closed);
+    uv_close((uv_handle_t *)&coord->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&coord->recheck, on_handle_closed);
+    uv_close((uv_handle_t *)&coord->idle, on_handle_closed);
+    uv_close((uv_handle_t *)&coord->bell, on_handle_closed);
 }

@@ -20,7 +20,7 @@ enum { SILENT_SHOWN = 3, LAST_CODE = MUSTER_DATA_LOSS };
 
 /* ---- telling ---- */
 
-static void tell(struct mu_coord *coord, struct mu_coord_pending *p)
+static void poller_tell(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     const struct mu_coord_error *e = &coord->error;
 
@@ -98,7 +98,7 @@ static void fail_untold(struct mu_coord *coord)
 }
 
 /* engine->error is new. */
-static void broadcast(struct mu_coord *coord)
+static void error_broadcast(struct mu_coord *coord)
 {
     coord->error.is = true;
     mu_key_waits_fail(coord, coord->error.text);
@@ -108,7 +108,7 @@ static void broadcast(struct mu_coord *coord)
         return;
     }
     while (coord->polls.first)
-        tell(coord, coord->polls.first);
+        poller_tell(coord, coord->polls.first);
     mu_lines_failed(coord);
 }
 
@@ -140,7 +140,7 @@ void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *
         coord->error.origin = -1;
         coord->error.reported = false;
         snprintf(coord->error.text, sizeof coord->error.text, "%s", text);
-        broadcast(coord);
+        error_broadcast(coord);
     }
     fail_wire_clients(coord, brief, true, first);
 }
@@ -166,7 +166,7 @@ static void list_silent(const struct mu_coord *coord, char *text, size_t size)
 }
 
 /* The error of the job's first task that is in one. False: it has been reset meanwhile. */
-static bool compose(struct mu_coord *coord, int32_t task)
+static bool error_compose(struct mu_coord *coord, int32_t task)
 {
     struct mu_coord_error *e = &coord->error;
     char why[MU_TEXT_MAX], name[MU_NAME_MAX], silent[3 * (MU_TEXT_MAX + 160)];
@@ -196,8 +196,8 @@ static void errors_look(struct mu_coord *coord, const struct mu_cluster_root *ro
     if (!root->errors) {
         coord->error.is = false;
     } else if (!coord->error.is && root->first_error && root->first_error <= coord->num_tasks &&
-               compose(coord, (int32_t)root->first_error - 1)) {
-        broadcast(coord);
+               error_compose(coord, (int32_t)root->first_error - 1)) {
+        error_broadcast(coord);
     }
 }
 
@@ -262,7 +262,7 @@ static void wait_for_error(struct mu_coord *coord, struct mu_coord_request *requ
     coord->tasks[task].poll_line = request->line;
     mu_line_speaks(coord, request->line, task, incarnation);
     if (coord->error.is)
-        tell(coord, p);
+        poller_tell(coord, p);
 }
 
 void mu_coord_poll_error(struct mu_coord *coord, struct mu_coord_request *request, int32_t task)
@@ -311,7 +311,7 @@ static enum muster_status prepare_report(struct mu_coord *coord, int32_t task, s
                                              : mu_fail(MUSTER_FAILED_PRECONDITION, "%s", MU_COORD_CANNOT_REPORT);
 }
 
-static enum muster_status report(struct mu_coord *coord, int32_t task, int32_t code)
+static enum muster_status error_report(struct mu_coord *coord, int32_t task, int32_t code)
 {
     struct mu_task_record r;
     struct mu_ctx *ctx;
@@ -359,7 +359,7 @@ void mu_coord_report_error(struct mu_coord *coord, struct mu_coord_request *requ
             report_remote(coord, request, task, code);
             return;
         }
-        status = report(coord, task, code);
+        status = error_report(coord, task, code);
     }
     if (status)
         mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
@@ -371,7 +371,7 @@ void mu_coord_report_error(struct mu_coord *coord, struct mu_coord_request *requ
 
 /* ---- heartbeats ---- */
 
-static enum muster_status beat(struct mu_coord *coord, struct mu_line *line, int32_t task, uint64_t incarnation)
+static enum muster_status client_beat(struct mu_coord *coord, struct mu_line *line, int32_t task, uint64_t incarnation)
 {
     struct mu_task_record r;
     struct mu_ctx *ctx;
@@ -416,7 +416,7 @@ void mu_coord_heartbeat(struct mu_coord *coord, struct mu_coord_request *request
     if (mu_coord_refuses(coord, request))
         return;
     mu_coord_look_tasks(coord);
-    status = beat(coord, request->line, task, incarnation);
+    status = client_beat(coord, request->line, task, incarnation);
     if (status)
         mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else

@@ -16,7 +16,7 @@
 #define KEPT "tcpstore" /* keys of clients that are no wire clients begin so: compat/tcpstore_key.c */
 
 /* A task that is connected, and has not called for the shutdown. */
-static bool stays(const struct mu_coord *coord, uint32_t task, bool *ret_is_client)
+static bool task_stays(const struct mu_coord *coord, uint32_t task, bool *ret_is_client)
 {
     struct mu_cluster cluster;
     struct mu_task_record r;
@@ -35,7 +35,7 @@ static bool a_wire_client_stays(struct mu_coord *coord)
         uint32_t task = (coord->stayed + i) % coord->num_tasks;
         bool is_client;
 
-        if (!stays(coord, task, &is_client) || !is_client)
+        if (!task_stays(coord, task, &is_client) || !is_client)
             continue;
         coord->stayed = task;
         return true;
@@ -48,7 +48,7 @@ static bool anybody_stays(const struct mu_coord *coord)
     bool is_client;
 
     for (uint32_t i = 0; i < coord->num_tasks; i++)
-        if (stays(coord, i, &is_client))
+        if (task_stays(coord, i, &is_client))
             return true;
     return false;
 }

@@ -50,7 +50,7 @@ static void drop_spot(struct mu_coord *coord, struct mu_key_wait_spot *s)
     free(s);
 }
 
-static struct mu_key_wait *find(const struct mu_key_wait_spot *s, const struct mu_key *k)
+static struct mu_key_wait *key_wait_find(const struct mu_key_wait_spot *s, const struct mu_key *k)
 {
     struct mu_key_wait *w = s ? s->waits : NULL;
 
@@ -82,7 +82,7 @@ static bool is_wanted(const struct mu_key_wait *w)
 static struct mu_key_wait *key_wait_of(struct mu_coord *coord, const struct mu_key *k, uint64_t word)
 {
     struct mu_key_wait_spot *s = spot_at(coord, bucket_of(coord, k), word);
-    struct mu_key_wait *w = find(s, k);
+    struct mu_key_wait *w = key_wait_find(s, k);
 
     if (!s || w)
         return w;
@@ -203,8 +203,8 @@ void mu_key_wait_grant(struct mu_coord *coord, struct mu_coord_pending *p, struc
     mu_coord_point(p->request, value, version);
 }
 
-static void answer_list(struct mu_coord *coord, struct mu_coord_pending_list *l, enum muster_status status,
-                        struct mu_blob *value, uint64_t version)
+static void waiting_list_answer(struct mu_coord *coord, struct mu_coord_pending_list *l, enum muster_status status,
+                                struct mu_blob *value, uint64_t version)
 {
     while (l->first)
         if (status)
@@ -223,7 +223,7 @@ static bool is_bare(const struct mu_coord_pending_list *l)
 }
 
 /* Everybody who wants it is answered, if it is there: true, and the wait is gone. */
-static bool satisfy(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_key_wait *w)
+static bool key_wait_satisfy(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_key_wait *w)
 {
     struct mu_blob *value;
     struct mu_found found = {0};
@@ -235,8 +235,8 @@ static bool satisfy(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_key_wa
         coord, ctx, &k, is_bare(&w->requests) && is_bare(&w->tries) ? MU_FETCH_BARE : MU_FETCH_VALUE, &found, &value);
     if (status == MUSTER_OK && !value)
         return false;
-    answer_list(coord, &w->requests, status, value, found.version);
-    answer_list(coord, &w->tries, status, value, found.version);
+    waiting_list_answer(coord, &w->requests, status, value, found.version);
+    waiting_list_answer(coord, &w->tries, status, value, found.version);
     mu_blob_drop(value);
     mu_key_wait_drop(coord, w);
     return true;
@@ -249,17 +249,17 @@ bool mu_key_wait_look(struct mu_coord *coord, struct mu_key_wait *w)
 
     if (mu_enter(coord->m, &ctx))
         return false;
-    gone = satisfy(coord, ctx, w);
+    gone = key_wait_satisfy(coord, ctx, w);
     mu_exit(ctx);
     return gone;
 }
 
 void mu_key_waits_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k)
 {
-    struct mu_key_wait *w = coord->first_spot ? find(coord->spots[bucket_of(coord, k)], k) : NULL;
+    struct mu_key_wait *w = coord->first_spot ? key_wait_find(coord->spots[bucket_of(coord, k)], k) : NULL;
 
     if (w)
-        satisfy(coord, ctx, w);
+        key_wait_satisfy(coord, ctx, w);
 }
 
 /* The spot may be gone afterwards. */
@@ -268,7 +268,7 @@ static void look_at(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_key_wa
     s->word = word; /* older than every look that follows */
     for (struct mu_key_wait *w = s->waits, *next; w; w = next) {
         next = w->next;
-        satisfy(coord, ctx, w);
+        key_wait_satisfy(coord, ctx, w);
     }
 }
 
@@ -318,8 +318,8 @@ static void key_waits_stop(struct mu_coord *coord)
         struct mu_key_wait *w = s->waits;
 
         mu_fail(MUSTER_CANCELLED, "KeyValueStore destructed");
-        answer_list(coord, &w->requests, MUSTER_CANCELLED, NULL, 0);
-        answer_list(coord, &w->tries, MUSTER_CANCELLED, NULL, 0);
+        waiting_list_answer(coord, &w->requests, MUSTER_CANCELLED, NULL, 0);
+        waiting_list_answer(coord, &w->tries, MUSTER_CANCELLED, NULL, 0);
         mu_key_wait_drop(coord, w);
     }
     free(coord->spots);

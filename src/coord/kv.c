@@ -18,7 +18,7 @@
 enum { SHOWN = 1000 /* bytes of a key, in a sentence */ };
 
 /* One change, here and now. */
-static enum muster_status change(struct mu_coord *coord, struct mu_kv_change *c)
+static enum muster_status key_change(struct mu_coord *coord, struct mu_kv_change *c)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(coord->m, &ctx);
@@ -60,7 +60,7 @@ static void change_anywhere(struct mu_coord *coord, struct mu_coord_request *req
         mu_coord_deliver(coord);
         return;
     }
-    status = change(coord, c);
+    status = key_change(coord, c);
     if (!status && c->op == MU_OP_KV_INCREMENT) {
         request->len = (size_t)snprintf(sum, sizeof sum, "%" PRId64, (int64_t)c->result);
         request->value = sum;
@@ -90,8 +90,8 @@ static enum muster_status join_head(struct mu_kv_change *c, const struct mu_coor
     return *ret_joined ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value");
 }
 
-static void put(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
-                struct mu_kv_change *c)
+static void key_put(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
+                    struct mu_kv_change *c)
 {
     struct mu_coord_head head;
     enum muster_status status;
@@ -115,39 +115,39 @@ static void put(struct mu_coord *coord, struct mu_coord_request *request, const 
 void mu_coord_insert(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
                      const void *value, size_t len, bool overwrite)
 {
-    put(coord, request, key, key_len,
-        &(struct mu_kv_change){.op = overwrite ? MU_OP_KV_SET : MU_OP_KV_INSERT, .value = value, .len = len});
+    key_put(coord, request, key, key_len,
+            &(struct mu_kv_change){.op = overwrite ? MU_OP_KV_SET : MU_OP_KV_INSERT, .value = value, .len = len});
 }
 
 void mu_coord_compare_and_set(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
                               uint64_t expected, const void *value, size_t len)
 {
-    put(coord, request, key, key_len,
-        &(struct mu_kv_change){.op = MU_OP_KV_COMPARE_AND_SET, .value = value, .len = len, .number = expected});
+    key_put(coord, request, key, key_len,
+            &(struct mu_kv_change){.op = MU_OP_KV_COMPARE_AND_SET, .value = value, .len = len, .number = expected});
 }
 
 void mu_coord_append(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
                      const void *value, size_t len)
 {
-    put(coord, request, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_APPEND, .value = value, .len = len});
+    key_put(coord, request, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_APPEND, .value = value, .len = len});
 }
 
 void mu_coord_erase(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
-    put(coord, request, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_DELETE, .number = 1});
+    key_put(coord, request, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_DELETE, .number = 1});
 }
 
 void mu_coord_increment(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
                         int64_t by)
 {
-    put(coord, request, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_INCREMENT, .number = (uint64_t)by});
+    key_put(coord, request, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_INCREMENT, .number = (uint64_t)by});
 }
 
 /* What lies in our table. The request is pending when it is not there, and its client waits for it, or the leader may
  * have it.
  */
-static enum muster_status look(struct mu_coord *coord, struct mu_coord_request *request, const char *key,
-                               size_t key_len, bool waits, struct mu_blob **ret, uint64_t *ret_version)
+static enum muster_status key_look(struct mu_coord *coord, struct mu_coord_request *request, const char *key,
+                                   size_t key_len, bool waits, struct mu_blob **ret, uint64_t *ret_version)
 {
     struct mu_coord_head head;
     struct mu_found found = {0};
@@ -203,7 +203,7 @@ void mu_coord_get(struct mu_coord *coord, struct mu_coord_request *request, cons
 
     if (mu_coord_refuses(coord, request))
         return;
-    status = look(coord, request, key, key_len, true, &value, &version);
+    status = key_look(coord, request, key, key_len, true, &value, &version);
     if (status)
         mu_coord_fail(request, status, MU_PAYLOAD_NONE);
     else if (value)
@@ -220,7 +220,7 @@ void mu_coord_try_get(struct mu_coord *coord, struct mu_coord_request *request, 
 
     if (mu_coord_refuses(coord, request))
         return;
-    status = look(coord, request, key, key_len, false, &value, &version);
+    status = key_look(coord, request, key, key_len, false, &value, &version);
     if (!status && !value && coord->remote) {
         leader_ask(coord, request, key, key_len);
         return;

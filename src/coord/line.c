@@ -112,7 +112,7 @@ void mu_line_speaks(struct mu_coord *coord, struct mu_line *line, int32_t task, 
 }
 
 /* Is it still the wire client that spoke? */
-static bool is_there(const struct mu_coord *coord, int32_t task)
+static bool speaker_is_there(const struct mu_coord *coord, int32_t task)
 {
     struct mu_task_record r;
 
@@ -120,7 +120,7 @@ static bool is_there(const struct mu_coord *coord, int32_t task)
     return r.state == MUSTER_TASK_CONNECTED && (r.flags & MU_TASK_GUEST) && r.incarnation == coord->tasks[task].spoke;
 }
 
-static void lose(struct mu_coord *coord, struct mu_ctx *ctx, int32_t task, const char *why)
+static void client_lose(struct mu_coord *coord, struct mu_ctx *ctx, int32_t task, const char *why)
 {
     struct mu_coord_task *t = &coord->tasks[task];
 
@@ -139,7 +139,7 @@ static void lose_in(struct mu_coord *coord, struct mu_ctx *ctx, int32_t task, ui
     t->lost_why = strdup(why);
     t->lost_at = mu_now() + ns;
     if (!ns || !t->lost_why) {
-        lose(coord, ctx, task, why);
+        client_lose(coord, ctx, task, why);
         return;
     }
     if (t->lost_at < coord->lost_next)
@@ -162,7 +162,7 @@ static void await_return(struct mu_coord *coord, struct mu_ctx *ctx, int32_t tas
     if (coord->o.lost_ns || pid) {
         lose_in(coord, ctx, task, coord->o.lost_ns ? coord->o.lost_ns : LOOK_NS, why);
     } else if (coord->error.is && !awaits_words(coord, task)) {
-        lose(coord, ctx, task, why);
+        client_lose(coord, ctx, task, why);
     } else { /* its heartbeats decide, or mu_lines_failed() */
         free(t->lost_why);
         t->lost_why = strdup(why);
@@ -178,8 +178,9 @@ void mu_lines_failed(struct mu_coord *coord)
     for (uint32_t i = 0; i < coord->num_tasks; i++) {
         struct mu_coord_task *t = &coord->tasks[i];
 
-        if (!t->line && t->lost_why && !t->lost_at && is_there(coord, (int32_t)i) && !awaits_words(coord, (int32_t)i))
-            lose(coord, ctx, (int32_t)i, t->lost_why);
+        if (!t->line && t->lost_why && !t->lost_at && speaker_is_there(coord, (int32_t)i) &&
+            !awaits_words(coord, (int32_t)i))
+            client_lose(coord, ctx, (int32_t)i, t->lost_why);
     }
     mu_exit(ctx);
 }
@@ -191,7 +192,7 @@ static void line_is_gone(struct mu_coord *coord, struct mu_ctx *ctx, int32_t tas
     uint32_t pid = t->line ? t->line->pid : 0;
 
     t->line = t->poll_line = NULL;
-    if (!is_there(coord, task))
+    if (!speaker_is_there(coord, task))
         return;
     if (t->left)
         mu_coord_disconnect(coord, ctx, task);
@@ -316,7 +317,7 @@ static void lost_due(struct mu_coord *coord, uint64_t now)
         else if (t->lost_at && t->lost_at <= now && has_words_coming(coord, i))
             t->lost_at = now + WORDS_NS;
         else if (t->lost_at && t->lost_at <= now)
-            lose(coord, ctx, (int32_t)i, t->lost_why);
+            client_lose(coord, ctx, (int32_t)i, t->lost_why);
         if (t->lost_at && t->lost_at < coord->lost_next)
             coord->lost_next = t->lost_at;
     }

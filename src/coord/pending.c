@@ -27,7 +27,7 @@ static void pending_unlink(struct mu_coord_pending *p)
     p->prev = p->next = NULL;
 }
 
-static void append(struct mu_coord_pending_list *l, struct mu_coord_pending *p)
+static void pending_append(struct mu_coord_pending_list *l, struct mu_coord_pending *p)
 {
     p->list = l;
     p->prev = l->last;
@@ -106,7 +106,7 @@ struct mu_coord_pending *mu_coord_pending_new(struct mu_coord *coord, struct mu_
     p->task = -1;
     p->bytes = bytes + sizeof *p;
     request->pending = p;
-    append(list, p);
+    pending_append(list, p);
     join_line(p, request->line);
     coord->num_pending++;
     coord->pending_bytes += p->bytes;
@@ -116,7 +116,8 @@ struct mu_coord_pending *mu_coord_pending_new(struct mu_coord *coord, struct mu_
 
 /* ---- answers ---- */
 
-static void fill(struct mu_coord_request *request, enum muster_status status, unsigned payload, const char *text)
+static void request_fill(struct mu_coord_request *request, enum muster_status status, unsigned payload,
+                         const char *text)
 {
     request->status = status;
     request->payload = status ? payload : MU_PAYLOAD_NONE;
@@ -127,7 +128,7 @@ static void fill(struct mu_coord_request *request, enum muster_status status, un
 
 void mu_coord_answer(struct mu_coord_request *request, enum muster_status status, unsigned payload, const char *text)
 {
-    fill(request, status, payload, text);
+    request_fill(request, status, payload, text);
     request->answered(request);
 }
 
@@ -144,7 +145,7 @@ void mu_coord_fail_of(struct mu_coord_request *request, enum muster_status statu
     char text[MU_COORD_TEXT];
 
     snprintf(text, sizeof text, "%s", muster_last_error());
-    fill(request, status, MU_PAYLOAD_SERVICE, text);
+    request_fill(request, status, MU_PAYLOAD_SERVICE, text);
     request->origin = task;
     request->answered(request);
 }
@@ -167,7 +168,7 @@ bool mu_coord_refuses(struct mu_coord *coord, struct mu_coord_request *request)
 }
 
 /* It does not wait any more. */
-static void uncount(struct mu_coord *coord, struct mu_coord_pending *p)
+static void pending_uncount(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     pending_unlink(p);
     coord->num_pending--;
@@ -180,10 +181,10 @@ static void uncount(struct mu_coord *coord, struct mu_coord_pending *p)
 void mu_coord_pending_answer(struct mu_coord *coord, struct mu_coord_pending *p, enum muster_status status,
                              unsigned payload, const char *text)
 {
-    uncount(coord, p);
-    append(&coord->ready, p);
+    pending_uncount(coord, p);
+    pending_append(&coord->ready, p);
     p->text = text ? strdup(text) : NULL;
-    fill(p->request, status, payload, p->text);
+    request_fill(p->request, status, payload, p->text);
 }
 
 static void pending_free(struct mu_coord_pending *p)
@@ -218,7 +219,7 @@ void mu_coord_pending_drop(struct mu_coord *coord, struct mu_coord_pending *p)
     if (p->list == &coord->ready) {
         pending_unlink(p);
     } else {
-        uncount(coord, p);
+        pending_uncount(coord, p);
         if (p->dropped)
             p->dropped(coord, p);
     }

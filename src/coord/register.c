@@ -24,7 +24,7 @@
 /* ---- registering ---- */
 
 /* Another host's wire client that is connected has come if it waits still, or the barrier had passed before. */
-static bool is_there(const struct mu_coord *coord, uint32_t task, const struct mu_task_record *r)
+static bool client_has_come(const struct mu_coord *coord, uint32_t task, const struct mu_task_record *r)
 {
     const struct mu_coord_task *t = &coord->tasks[task];
 
@@ -41,7 +41,7 @@ static bool is_registered(const struct mu_coord *coord, uint32_t task)
     if (coord->tasks[task].registering)
         return true;
     mu_coord_record(coord, (int32_t)task, &r, NULL);
-    return is_there(coord, task, &r);
+    return client_has_come(coord, task, &r);
 }
 
 /* Those who are there and do not wait here. */
@@ -56,7 +56,7 @@ static uint32_t count_connected(const struct mu_coord *coord)
         if (mu_cluster_run(coord->seg, i, n, records, NULL, &cluster))
             return 0; /* as if nobody were */
         for (uint32_t k = 0; k < n; k++)
-            count += !coord->tasks[i + k].registering && is_there(coord, i + k, &records[k]);
+            count += !coord->tasks[i + k].registering && client_has_come(coord, i + k, &records[k]);
     }
     return count;
 }
@@ -74,7 +74,7 @@ static void forget_coming(struct mu_coord *coord, int32_t task)
 }
 
 /* The barrier is over, for all hosts. */
-static void end_round(struct mu_coord *coord, enum muster_status code, const char *text)
+static void register_round_end(struct mu_coord *coord, enum muster_status code, const char *text)
 {
     for (uint32_t i = 0; i < coord->num_tasks && coord->coming; i++)
         forget_coming(coord, (int32_t)i);
@@ -83,8 +83,8 @@ static void end_round(struct mu_coord *coord, enum muster_status code, const cha
         mu_coord_tell_all(coord, MU_WORD_REGISTERED, coord->register_round++, code, text, NULL);
 }
 
-static enum muster_status admit(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_line *line, int32_t task,
-                                uint64_t incarnation, bool recoverable)
+static enum muster_status client_admit(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_line *line, int32_t task,
+                                       uint64_t incarnation, bool recoverable)
 {
     struct mu_guest g = {.task = (uint32_t)task, .incarnation = incarnation, .reconnects = coord->o.reconnects};
     enum muster_status status;
@@ -102,7 +102,7 @@ static enum muster_status admit(struct mu_coord *coord, struct mu_ctx *ctx, stru
 }
 
 /* Everybody who waits is connected. */
-static void pass(struct mu_coord *coord)
+static void register_pass(struct mu_coord *coord)
 {
     struct mu_ctx *ctx;
 
@@ -111,13 +111,13 @@ static void pass(struct mu_coord *coord)
     coord->registered = true;
     while (coord->registering.first) {
         struct mu_coord_pending *p = coord->registering.first;
-        enum muster_status status = admit(coord, ctx, p->line, p->task, p->incarnation, p->recoverable);
+        enum muster_status status = client_admit(coord, ctx, p->line, p->task, p->incarnation, p->recoverable);
 
         coord->tasks[p->task].registering = NULL;
         mu_coord_pending_answer(coord, p, status, MU_PAYLOAD_SERVICE, status ? muster_last_error() : NULL);
     }
     mu_exit(ctx);
-    end_round(coord, MUSTER_OK, NULL); /* when those here are connected */
+    register_round_end(coord, MUSTER_OK, NULL); /* when those here are connected */
 }
 
 /* A wire client of another host than 0 that waited was connected, and is not to be. In error it stays: it has died. */
@@ -134,10 +134,10 @@ static void give_up_place(struct mu_coord *coord, const struct mu_coord_pending 
     mu_exit(ctx);
 }
 
-static void fail(struct mu_coord *coord, enum muster_status code, const char *text)
+static void register_fail(struct mu_coord *coord, enum muster_status code, const char *text)
 {
     coord->register_until = UINT64_MAX;
-    end_round(coord, code, text);
+    register_round_end(coord, code, text);
     while (coord->registering.first) {
         struct mu_coord_pending *p = coord->registering.first;
 
@@ -150,7 +150,7 @@ static void fail(struct mu_coord *coord, enum muster_status code, const char *te
 }
 
 /* A task that is in error fails it. */
-static bool fail_by_error(struct mu_coord *coord, const struct mu_cluster_root *root)
+static bool register_fail_by_error(struct mu_coord *coord, const struct mu_cluster_root *root)
 {
     char text[MU_TEXT_MAX + 400], why[MU_TEXT_MAX], name[MU_NAME_MAX];
     struct mu_task_record r;
@@ -161,7 +161,7 @@ static bool fail_by_error(struct mu_coord *coord, const struct mu_cluster_root *
     mu_coord_name(coord, (int32_t)root->first_error - 1, name, sizeof name);
     snprintf(text, sizeof text, "Barrier failed because: task is set to ERROR: %s: %s. Barrier Id: " BARRIER "::0",
              name, why);
-    fail(coord, MUSTER_INTERNAL, text);
+    register_fail(coord, MUSTER_INTERNAL, text);
     return true;
 }
 
@@ -178,7 +178,7 @@ static bool fail_by_end(struct mu_coord *coord, const struct mu_cluster_root *ro
         mu_coord_name(coord, (int32_t)i, name, sizeof name);
         snprintf(text, sizeof text, "Barrier failed because: %s %s. Barrier Id: " BARRIER "::0", name,
                  mu_cluster_end(&r, end));
-        fail(coord, MUSTER_INTERNAL, text);
+        register_fail(coord, MUSTER_INTERNAL, text);
         return true;
     }
     return false;
@@ -187,15 +187,16 @@ static bool fail_by_end(struct mu_coord *coord, const struct mu_cluster_root *ro
 static void registering_look(struct mu_coord *coord, const struct mu_cluster_root *root)
 {
     if (mu_coord_follows(coord) && coord->registering.count && coord->registered)
-        pass(coord); /* which was told before, and could not be done */
-    if (mu_coord_follows(coord) || !somebody_waits(coord) || fail_by_error(coord, root) || fail_by_end(coord, root))
+        register_pass(coord); /* which was told before, and could not be done */
+    if (mu_coord_follows(coord) || !somebody_waits(coord) || register_fail_by_error(coord, root) ||
+        fail_by_end(coord, root))
         return;
     if (coord->register_version != root->version) {
         coord->register_version = root->version;
         coord->connected = count_connected(coord);
     }
     if (coord->registering.count + coord->connected >= coord->num_tasks)
-        pass(coord);
+        register_pass(coord);
 }
 
 static uint64_t registering_next(const struct mu_coord *coord)
@@ -214,7 +215,7 @@ static void registering_due(struct mu_coord *coord, uint64_t now)
     if (now >= coord->register_until) {
         mu_coord_say_missing(coord, is_registered, "have not registered in time", -1, now);
         mu_coord_words_of_timeout(coord, BARRIER, is_registered, coord->first_to_register, text, sizeof text);
-        fail(coord, MUSTER_DEADLINE_EXCEEDED, text);
+        register_fail(coord, MUSTER_DEADLINE_EXCEEDED, text);
     } else if (now >= coord->say_at) {
         coord->say_at = mu_coord_say_missing(coord, is_registered, "have not registered yet", -1, now);
     }
@@ -230,7 +231,7 @@ static void registering_beat(struct mu_coord *coord)
 static void registering_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     coord->tasks[p->task].registering = NULL;
-    coord->register_version = 0; /* as in end_round() */
+    coord->register_version = 0; /* as in register_round_end() */
     if (!mu_coord_follows(coord) || coord->stopped)
         return;
     mu_coord_tell_of(coord, MU_WORD_GOES, coord->register_round, p->task);
@@ -260,7 +261,7 @@ static enum muster_status come_from_afar(struct mu_coord *coord, struct mu_coord
 
     if (status)
         return status;
-    status = admit(coord, ctx, request->line, p->task, p->incarnation, p->recoverable);
+    status = client_admit(coord, ctx, request->line, p->task, p->incarnation, p->recoverable);
     mu_exit(ctx);
     if (!status)
         mu_coord_tell_of(coord, MU_WORD_COMES, coord->register_round, p->task);
@@ -279,8 +280,8 @@ static void take_its_place(struct mu_coord *coord, struct mu_coord_task *t)
 }
 
 /* Wait for the others. */
-static void join_barrier(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, uint64_t incarnation,
-                         bool recoverable)
+static void register_barrier_join(struct mu_coord *coord, struct mu_coord_request *request, int32_t task,
+                                  uint64_t incarnation, bool recoverable)
 {
     struct mu_coord_task *t = &coord->tasks[task];
     struct mu_coord_pending *p;
@@ -318,9 +319,9 @@ static void registering_told(struct mu_coord *coord, const struct mu_coord_news 
     if (news->word == MU_WORD_REGISTERED) {
         coord->registered |= news->code == MUSTER_OK;
         if (news->code == MUSTER_OK)
-            pass(coord);
+            register_pass(coord);
         else
-            fail(coord, news->code, news->text);
+            register_fail(coord, news->code, news->text);
         coord->register_round = news->round + 1;
         return;
     }
@@ -370,13 +371,13 @@ void mu_coord_register(struct mu_coord *coord, struct mu_coord_request *request,
     mu_coord_look_tasks(coord);
     mu_coord_record(coord, task, &r, NULL);
     if (coord->o.register_barrier && !coord->registered && (may_join(coord, &r) || coord->tasks[task].registering)) {
-        join_barrier(coord, request, task, incarnation, recoverable);
+        register_barrier_join(coord, request, task, incarnation, recoverable);
         mu_coord_deliver(coord);
         return;
     }
     status = mu_enter(coord->m, &ctx);
     if (!status) {
-        status = admit(coord, ctx, request->line, task, incarnation, recoverable);
+        status = client_admit(coord, ctx, request->line, task, incarnation, recoverable);
         mu_exit(ctx);
     }
     if (status == MUSTER_ABORTED)
@@ -409,7 +410,7 @@ bool mu_coord_is_over(const struct mu_coord *coord)
 
 static void registering_stop(struct mu_coord *coord)
 {
-    fail(coord, MUSTER_ABORTED, "Barrier failed because service is shutting down. Barrier_id: " BARRIER "::0");
+    register_fail(coord, MUSTER_ABORTED, "Barrier failed because service is shutting down. Barrier_id: " BARRIER "::0");
 }
 
 const struct mu_coord_feature mu_registering_feature = {

@@ -40,7 +40,8 @@ static void call_delist(struct mu_coord_call *call)
 }
 
 /* Within mu_lanes_take(). */
-static void call_answered(struct mu_lane_call *lane, enum muster_status status, const char *text, struct mu_unpack body)
+static void remote_call_answered(struct mu_lane_call *lane, enum muster_status status, const char *text,
+                                 struct mu_unpack body)
 {
     struct mu_coord_call *call = (struct mu_coord_call *)lane;
     struct mu_steps *steps = call->steps;
@@ -61,7 +62,7 @@ static void call_answered(struct mu_lane_call *lane, enum muster_status status, 
     call->ended(call, status, status ? words : NULL);
 }
 
-static enum muster_status call_make(struct mu_coord *coord, struct mu_coord_call *call, bool replaces)
+static enum muster_status remote_call_make(struct mu_coord *coord, struct mu_coord_call *call, bool replaces)
 {
     struct mu_steps *steps = call->steps;
     size_t bytes, before = coord->remote->bytes;
@@ -78,7 +79,7 @@ static enum muster_status call_make(struct mu_coord *coord, struct mu_coord_call
     call->coord = coord;
     call->lane.op = steps->op;
     call->lane.what = steps->about;
-    call->lane.answered = call_answered;
+    call->lane.answered = remote_call_answered;
     call->lane.request = steps->request;
     steps->request = (struct mu_pack){0};
     if (!status)
@@ -96,12 +97,12 @@ static enum muster_status call_make(struct mu_coord *coord, struct mu_coord_call
 
 enum muster_status mu_coord_call_make(struct mu_coord *coord, struct mu_coord_call *call)
 {
-    return call_make(coord, call, false);
+    return remote_call_make(coord, call, false);
 }
 
 enum muster_status mu_coord_call_replace(struct mu_coord_call *call)
 {
-    return call_make(call->coord, call, call->open);
+    return remote_call_make(call->coord, call, call->open);
 }
 
 enum muster_status mu_coord_call_hold(struct mu_coord_call *call, size_t bytes)
@@ -167,9 +168,9 @@ static bool line_takes_too_many(const struct mu_coord *coord, const struct mu_li
 }
 
 /* The request waits, for the leader. */
-static struct mu_coord_pending *call_park(struct mu_coord *coord, struct mu_coord_request *asked,
-                                          struct mu_coord_pending_list *list, const struct mu_coord_call *call,
-                                          size_t bytes)
+static struct mu_coord_pending *remote_call_park(struct mu_coord *coord, struct mu_coord_request *asked,
+                                                 struct mu_coord_pending_list *list, const struct mu_coord_call *call,
+                                                 size_t bytes)
 {
     struct mu_coord_pending *p;
 
@@ -191,7 +192,7 @@ static struct mu_coord_pending *call_park(struct mu_coord *coord, struct mu_coor
 bool mu_coord_call_begin(struct mu_coord *coord, struct mu_coord_request *asked, struct mu_coord_pending_list *list,
                          struct mu_coord_call *call, size_t line_bytes)
 {
-    struct mu_coord_pending *p = call_park(coord, asked, list, call, sizeof *call + line_bytes);
+    struct mu_coord_pending *p = remote_call_park(coord, asked, list, call, sizeof *call + line_bytes);
     enum muster_status status = p ? mu_coord_call_make(coord, call) : MUSTER_RESOURCE_EXHAUSTED;
 
     call->coord = coord;

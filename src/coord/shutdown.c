@@ -44,13 +44,13 @@ bool mu_coord_is_leaving(const struct mu_coord *coord, int32_t task)
 }
 
 /* Who decides tells the others; their rounds go on when they hear. */
-static void end_round(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief)
+static void shutdown_round_end(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief)
 {
     if (!mu_coord_follows(coord))
         mu_coord_tell_all(coord, MU_WORD_LEFT, coord->leave_round++, code, text, brief);
 }
 
-static void pass(struct mu_coord *coord)
+static void shutdown_pass(struct mu_coord *coord)
 {
     struct mu_ctx *ctx;
 
@@ -66,11 +66,12 @@ static void pass(struct mu_coord *coord)
     }
     answer_all(coord, MUSTER_OK, NULL);
     mu_exit(ctx);
-    end_round(coord, MUSTER_OK, NULL, NULL);
+    shutdown_round_end(coord, MUSTER_OK, NULL, NULL);
 }
 
 /* The records of wire clients have no room for `text`: they say `brief`. `first` is put in error first (-1: nobody). */
-static void fail(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief, int32_t first)
+static void shutdown_fail(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief,
+                          int32_t first)
 {
     coord->leave_until = UINT64_MAX;
     coord->leaving_failed = true;
@@ -80,10 +81,10 @@ static void fail(struct mu_coord *coord, enum muster_status code, const char *te
         coord->tasks[i].left = false;
     answer_all(coord, MUSTER_INTERNAL, coord->leaving_text);
     mu_errors_say(coord, MUSTER_INTERNAL, coord->leaving_text, brief, first);
-    end_round(coord, code, text, brief);
+    shutdown_round_end(coord, code, text, brief);
 }
 
-static void fail_by_error(struct mu_coord *coord, int32_t task)
+static void shutdown_fail_by_error(struct mu_coord *coord, int32_t task)
 {
     char text[MU_TEXT_MAX + 400], brief[MU_TEXT_MAX + 400], why[MU_TEXT_MAX], name[MU_NAME_MAX];
     struct mu_task_record r;
@@ -94,7 +95,7 @@ static void fail_by_error(struct mu_coord *coord, int32_t task)
              "Barrier failed because: task is set to ERROR: %s: %s. Barrier Id: Shutdown::%" PRIu64 "::0", name, why,
              mu_coord_incarnation(coord));
     snprintf(brief, sizeof brief, "the shutdown has failed: %s is in error: %s", name, why);
-    fail(coord, MUSTER_INTERNAL, text, brief, -1);
+    shutdown_fail(coord, MUSTER_INTERNAL, text, brief, -1);
 }
 
 static void leaving_look(struct mu_coord *coord, const struct mu_cluster_root *root)
@@ -102,11 +103,11 @@ static void leaving_look(struct mu_coord *coord, const struct mu_cluster_root *r
     if (coord->leaving_failed && !root->errors)
         coord->leaving_failed = false; /* all have been reset: the job is well again */
     if (coord->leave_passes)
-        pass(coord);
+        shutdown_pass(coord);
     if (coord->leave_until == UINT64_MAX)
         return;
     if (root->errors && root->first_error && root->first_error <= coord->num_tasks) {
-        fail_by_error(coord, (int32_t)root->first_error - 1);
+        shutdown_fail_by_error(coord, (int32_t)root->first_error - 1);
         return;
     }
     if (coord->leave_version != root->version) {
@@ -116,7 +117,7 @@ static void leaving_look(struct mu_coord *coord, const struct mu_cluster_root *r
             coord->not_done += !is_done(coord, i);
     }
     if (!coord->not_done)
-        pass(coord);
+        shutdown_pass(coord);
 }
 
 static uint64_t leaving_next(const struct mu_coord *coord)
@@ -131,7 +132,7 @@ static uint64_t leaving_next(const struct mu_coord *coord)
  * first of those who wait: a program that has failed most often, and has nothing left to do but that. -1: most wait,
  * and those who are missing stand out.
  */
-static int32_t outlier(const struct mu_coord *coord)
+static int32_t outlier_find(const struct mu_coord *coord)
 {
     uint32_t called = 0, missing = 0;
 
@@ -144,12 +145,12 @@ static int32_t outlier(const struct mu_coord *coord)
 
 int32_t mu_coord_waits_alone(const struct mu_coord *coord)
 {
-    return coord->leave_until == UINT64_MAX ? -1 : outlier(coord);
+    return coord->leave_until == UINT64_MAX ? -1 : outlier_find(coord);
 }
 
 static void say_progress(struct mu_coord *coord, uint64_t now)
 {
-    int32_t waits = outlier(coord);
+    int32_t waits = outlier_find(coord);
 
     if (waits < 0 && now < coord->leave_since + coord->o.say_ns) /* so soon only one that stands out is worth a word */
         coord->leave_say_at = coord->leave_since + coord->o.say_ns;
@@ -161,7 +162,7 @@ static void time_out(struct mu_coord *coord)
 {
     char text[MU_COORD_TEXT - 200], brief[3 * MU_NAME_MAX + 100], names[2 * MU_NAME_MAX], id[48], name[MU_NAME_MAX];
     uint32_t missing = mu_coord_name_missing(coord, is_done, ", ", names, sizeof names);
-    int32_t first = outlier(coord);
+    int32_t first = outlier_find(coord);
 
     snprintf(id, sizeof id, "Shutdown::%" PRIu64, mu_coord_incarnation(coord));
     mu_coord_words_of_timeout(coord, id, is_done, coord->first_to_leave, text, sizeof text);
@@ -171,7 +172,7 @@ static void time_out(struct mu_coord *coord)
     for (uint32_t i = 0; first < 0 && i < coord->num_tasks; i++)
         if (!is_done(coord, i))
             first = (int32_t)i;
-    fail(coord, MUSTER_DEADLINE_EXCEEDED, text, brief, first);
+    shutdown_fail(coord, MUSTER_DEADLINE_EXCEEDED, text, brief, first);
 }
 
 static void leaving_due(struct mu_coord *coord, uint64_t now)
@@ -221,7 +222,7 @@ static void count_call(struct mu_coord *coord, int32_t task, uint32_t attempt)
         coord->not_done--;                           /* of no account while the count is not taken */
 }
 
-static void join_barrier(struct mu_coord *coord, struct mu_coord_request *request, int32_t task)
+static void shutdown_barrier_join(struct mu_coord *coord, struct mu_coord_request *request, int32_t task)
 {
     struct mu_coord_task *t = &coord->tasks[task];
     struct mu_coord_pending *p;
@@ -256,14 +257,14 @@ static void leaving_told(struct mu_coord *coord, const struct mu_coord_news *new
     } else if (news->code == MUSTER_OK) {
         coord->leave_passes = true;
     } else {
-        fail(coord, news->code, news->text, news->brief ? news->brief : news->text, -1);
+        shutdown_fail(coord, news->code, news->text, news->brief ? news->brief : news->text, -1);
     }
     coord->leave_round = news->round + (news->word == MU_WORD_LEFT);
     mu_coord_look_at_tasks(coord);
 }
 
 /* At once: it is recoverable, or there is no barrier; or that has failed, or the task has left. */
-static enum muster_status leave(struct mu_coord *coord, int32_t task, bool barrier)
+static enum muster_status task_leave(struct mu_coord *coord, int32_t task, bool barrier)
 {
     struct mu_ctx *ctx;
     char why[MU_TEXT_MAX];
@@ -297,14 +298,14 @@ void mu_coord_shutdown(struct mu_coord *coord, struct mu_coord_request *request,
     barrier = coord->o.shutdown_timeout_ns && !mu_coord_is_recoverable(&r);
     barrier &= !mu_coord_has(coord, task) || mu_coord_is_own(coord, task);
     if (mu_coord_has(coord, task) && barrier && !coord->leaving_failed && r.state != MUSTER_TASK_DISCONNECTED) {
-        join_barrier(coord, request, task);
+        shutdown_barrier_join(coord, request, task);
         mu_coord_deliver(coord);
         return;
     }
     if (mu_coord_has(coord, task) && !mu_coord_is_own(coord, task))
         status = mu_coord_refuse_other(coord, task);
     else if (mu_coord_has(coord, task))
-        status = leave(coord, task, barrier);
+        status = task_leave(coord, task, barrier);
     else
         status = mu_fail(MUSTER_INVALID_ARGUMENT,
                          "Unexpected disconnect request with task=%d: it is not in the cluster", task);

@@ -10,7 +10,7 @@
 enum { STATES_MAX = 65536 }; /* that one call may ask for */
 
 /* All tasks. NULL: a sentence says why. */
-static struct mu_blob *list(struct mu_coord *coord, uint64_t *ret_version)
+static struct mu_blob *tasks_list(struct mu_coord *coord, uint64_t *ret_version)
 {
     struct mu_blob *s = mu_blob_new(coord->num_tasks * sizeof(struct muster_task_info));
     size_t count;
@@ -23,8 +23,8 @@ static struct mu_blob *list(struct mu_coord *coord, uint64_t *ret_version)
     return NULL;
 }
 
-static void point(struct mu_coord_request *request, const struct mu_coord *coord, const struct mu_blob *s,
-                  uint64_t version)
+static void answer_point_tasks(struct mu_coord_request *request, const struct mu_coord *coord, const struct mu_blob *s,
+                               uint64_t version)
 {
     request->tasks = (const struct muster_task_info *)s->bytes;
     request->num_tasks = coord->num_tasks;
@@ -40,23 +40,23 @@ static void watchers_look(struct mu_coord *coord)
         next = p->next;
         if (p->version >= coord->version)
             continue;
-        s = s ? s : list(coord, &version);
+        s = s ? s : tasks_list(coord, &version);
         if (!s)
             return; /* no memory: the next look tries again */
         mu_coord_pending_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
         p->shared = mu_blob_hold(s);
-        point(p->request, coord, s, version);
+        answer_point_tasks(p->request, coord, s, version);
     }
     mu_blob_drop(s);
 }
 
-static void answer_list(struct mu_coord *coord, struct mu_coord_request *request)
+static void watcher_answer(struct mu_coord *coord, struct mu_coord_request *request)
 {
     uint64_t version;
-    struct mu_blob *s = list(coord, &version);
+    struct mu_blob *s = tasks_list(coord, &version);
 
     if (s) {
-        point(request, coord, s, version);
+        answer_point_tasks(request, coord, s, version);
         mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     } else {
         mu_coord_fail(request, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
@@ -76,7 +76,7 @@ void mu_coord_watch(struct mu_coord *coord, struct mu_coord_request *request, in
                 coord->version);
         mu_coord_fail(request, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
     } else if (version < (int64_t)coord->version) {
-        answer_list(coord, request);
+        watcher_answer(coord, request);
     } else {
         p = mu_coord_pending_new(coord, request, &coord->watchers, 0);
         if (p)

@@ -119,7 +119,7 @@ static bool list_piece(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_wor
 }
 
 /* True: it has ended, with *ret_status. */
-static bool piece(struct mu_coord *coord, struct mu_work *w, enum muster_status *ret_status)
+static bool work_piece(struct mu_coord *coord, struct mu_work *w, enum muster_status *ret_status)
 {
     struct mu_ctx *ctx;
     bool ended;
@@ -144,7 +144,7 @@ static bool piece(struct mu_coord *coord, struct mu_work *w, enum muster_status 
 
 static void works_go(uv_idle_t *idle);
 
-static void append(struct mu_coord *coord, struct mu_work *w)
+static void work_append(struct mu_coord *coord, struct mu_work *w)
 {
     w->prev = coord->last_work;
     *(w->prev ? &w->prev->next : &coord->first_work) = w;
@@ -182,7 +182,7 @@ static void turn_away(struct mu_coord *coord, struct mu_coord_request *request, 
 
     snprintf(text, sizeof text, "%s%s", muster_last_error(), goes_on ? "; this delete has begun, and goes on" : "");
     if (goes_on)
-        append(coord, w);
+        work_append(coord, w);
     else
         free_work(coord, w);
     mu_coord_answer(request, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, text);
@@ -200,10 +200,10 @@ static void put_off(struct mu_coord *coord, struct mu_coord_request *request, st
     p->at = w;
     p->dropped = work_dropped;
     w->p = p;
-    append(coord, w);
+    work_append(coord, w);
 }
 
-static void point(struct mu_coord_request *request, const struct mu_work *w)
+static void answer_point_work(struct mu_coord_request *request, const struct mu_work *w)
 {
     if (!w->lists)
         mu_coord_result(request, w->change.op, w->change.result);
@@ -220,25 +220,25 @@ static void point(struct mu_coord_request *request, const struct mu_work *w)
     request->num_entries = w->write ? 0 : w->survey.snapshot.count;
 }
 
-static void begin(struct mu_coord *coord, struct mu_coord_request *request, struct mu_work *w)
+static void work_begin(struct mu_coord *coord, struct mu_coord_request *request, struct mu_work *w)
 {
     enum muster_status status;
 
-    if (coord->num_works >= RUNNING || !piece(coord, w, &status)) {
+    if (coord->num_works >= RUNNING || !work_piece(coord, w, &status)) {
         put_off(coord, request, w);
         return;
     }
     if (status) {
         mu_coord_fail(request, status, MU_PAYLOAD_NONE);
     } else {
-        point(request, w);
+        answer_point_work(request, w);
         mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     }
     free_work(coord, w);
 }
 
 /* It has ended; what the answer points to goes with that. */
-static void answer(struct mu_coord *coord, struct mu_work *w, enum muster_status status)
+static void work_answer(struct mu_coord *coord, struct mu_work *w, enum muster_status status)
 {
     struct mu_coord_pending *p = w->p;
 
@@ -247,7 +247,7 @@ static void answer(struct mu_coord *coord, struct mu_work *w, enum muster_status
     mu_coord_pending_answer(coord, p, status, MU_PAYLOAD_NONE, status ? muster_last_error() : NULL);
     if (status)
         return;
-    point(p->request, w);
+    answer_point_work(p->request, w);
     if (!w->lists || w->counts)
         return;
     if (w->write) {
@@ -270,8 +270,8 @@ static void works_go(uv_idle_t *idle)
 
     for (uint32_t n = running ? coord->work_turn++ % running : 0; n > 0; n--)
         w = w->next;
-    if (w && piece(coord, w, &status)) {
-        answer(coord, w, status);
+    if (w && work_piece(coord, w, &status)) {
+        work_answer(coord, w, status);
         take_out(coord, w);
         free_work(coord, w);
     }
@@ -344,7 +344,7 @@ void mu_coord_get_dir(struct mu_coord *coord, struct mu_coord_request *request, 
     w->survey.snapshot.prefix = w->prefix;
     w->survey.snapshot.prefix_len = len;
     w->survey.snapshot.of = MU_SNAPSHOT_VALUES;
-    begin(coord, request, w);
+    work_begin(coord, request, w);
 }
 
 void mu_coord_count(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
@@ -364,7 +364,7 @@ void mu_coord_count(struct mu_coord *coord, struct mu_coord_request *request, co
     w->survey.snapshot.prefix = w->prefix;
     w->survey.snapshot.prefix_len = len;
     w->survey.snapshot.of = MU_SNAPSHOT_KEYS;
-    begin(coord, request, w);
+    work_begin(coord, request, w);
 }
 
 void mu_coord_delete(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
@@ -389,7 +389,7 @@ void mu_coord_delete(struct mu_coord *coord, struct mu_coord_request *request, c
     w->change.op = MU_OP_KV_DELETE;
     w->change.key = &w->key;
     w->tree.change = &w->change;
-    begin(coord, request, w);
+    work_begin(coord, request, w);
 }
 
 const struct mu_coord_feature mu_work_feature = {.stop = works_stop};
