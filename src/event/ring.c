@@ -38,7 +38,7 @@ static mu_a64 *word_of(const struct muster_segment *seg, uint64_t sequence)
 }
 
 /* Is event `sequence` in its word (0), not yet there (-1), or replaced by a later one (1)? Tags wrap after 2^36. */
-static int compare(const struct muster_segment *seg, uint64_t sequence, uint64_t word)
+static int event_compare(const struct muster_segment *seg, uint64_t sequence, uint64_t word)
 {
     uint64_t ahead = (MU_WORD_TAG(word) - wanted_tag(seg, sequence) - 1) & MU_WORD_TAG_MASK;
 
@@ -47,7 +47,7 @@ static int compare(const struct muster_segment *seg, uint64_t sequence, uint64_t
     return ahead > MU_WORD_TAG_MASK / 2 ? -1 : 1;
 }
 
-static enum muster_status corrupt(const struct muster_segment *seg)
+static enum muster_status ring_corrupt(const struct muster_segment *seg)
 {
     return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt: its events do not follow one another",
                    seg->job);
@@ -64,7 +64,7 @@ enum muster_status mu_event_tail(struct muster_segment *seg, uint64_t *ret_tail)
 
     while (tail - from <= (MU_WORD_TAG_MASK / 2) * seg->num_events) {
         uint64_t w = mu_load_acquire(word_of(seg, tail)); /* acquire: pairs with the commit CAS */
-        int rc = compare(seg, tail, w);
+        int rc = event_compare(seg, tail, w);
 
         if (rc < 0) {
             if (tail != from && seg->writable)
@@ -75,10 +75,11 @@ enum muster_status mu_event_tail(struct muster_segment *seg, uint64_t *ret_tail)
         /* a hint that is rounds behind meets a later event in its place, and jumps there */
         tail += rc ? ((MU_WORD_TAG(w) - wanted_tag(seg, tail) - 1) & MU_WORD_TAG_MASK) * seg->num_events : 1;
     }
-    return corrupt(seg);
+    return ring_corrupt(seg);
 }
 
-static enum muster_status fill(struct mu_txn *t, const struct mu_event_record *r, const void *payload, size_t len)
+static enum muster_status record_fill(struct mu_txn *t, const struct mu_event_record *r, const void *payload,
+                                      size_t len)
 {
     uint64_t words[RECORD_WORDS];
     mu_a64 *body;
@@ -98,13 +99,13 @@ static enum muster_status fill(struct mu_txn *t, const struct mu_event_record *r
 }
 
 /* What the word names is to be replaced: is it something that can be freed? */
-static enum muster_status begin(struct mu_txn *t, struct mu_ctx *ctx, uint64_t sequence)
+static enum muster_status replacement_begin(struct mu_txn *t, struct mu_ctx *ctx, uint64_t sequence)
 {
     mu_txn_begin(t, ctx, word_of(ctx->seg, sequence));
     t->seen = mu_load_acquire(t->word); /* acquire: pairs with the commit CAS */
     t->num_olds = MU_WORD_INDEX(t->seen) ? 1 : 0;
     if (MU_WORD_INDEX(t->seen) && !mu_heap_block(ctx->seg, MU_WORD_INDEX(t->seen), NULL))
-        return corrupt(ctx->seg);
+        return ring_corrupt(ctx->seg);
     return MUSTER_OK;
 }
 
@@ -119,15 +120,15 @@ enum muster_status mu_event_send(struct mu_ctx *ctx, struct mu_event_record *rec
 
         status = mu_event_tail(seg, &record->sequence);
         if (!status)
-            status = begin(&t, ctx, record->sequence);
+            status = replacement_begin(&t, ctx, record->sequence);
         if (status)
             break;
         if (MU_WORD_TAG(t.seen) != wanted_tag(seg, record->sequence)) {
-            if (compare(seg, record->sequence, t.seen) < 0)
-                status = corrupt(seg); /* the one a round before is missing: nobody will ever send it */
-            continue;                  /* else sent by another meanwhile */
+            if (event_compare(seg, record->sequence, t.seen) < 0)
+                status = ring_corrupt(seg); /* the one a round before is missing: nobody will ever send it */
+            continue;                       /* else sent by another meanwhile */
         }
-        status = fill(&t, record, payload, len);
+        status = record_fill(&t, record, payload, len);
         if (!status)
             commit = mu_txn_commit(&t);
         if (commit == MU_RETRY)
@@ -149,10 +150,10 @@ enum muster_status mu_event_place(struct mu_ctx *ctx, const struct mu_event_reco
     while (!status && commit == MU_RETRY) {
         struct mu_txn t;
 
-        status = begin(&t, ctx, record->sequence);
-        if (status || compare(ctx->seg, record->sequence, t.seen) >= 0)
+        status = replacement_begin(&t, ctx, record->sequence);
+        if (status || event_compare(ctx->seg, record->sequence, t.seen) >= 0)
             break;
-        status = fill(&t, record, payload, len);
+        status = record_fill(&t, record, payload, len);
         if (!status)
             commit = mu_txn_commit_as(&t, wanted_tag(ctx->seg, record->sequence) + 1);
         if (commit == MU_RETRY)
@@ -265,7 +266,7 @@ static int copy_event(const struct muster_segment *seg, mu_a64 *word, uint64_t s
     return ret_record->task <= seg->num_tasks ? 1 : -1; /* 0: an observer */
 }
 
-static enum muster_status malformed(const struct muster_segment *seg, uint64_t sequence)
+static enum muster_status event_malformed(const struct muster_segment *seg, uint64_t sequence)
 {
     return mu_fail(MUSTER_DATA_LOSS, "event %" PRIu64 " of job %s is not well formed", sequence, seg->job);
 }
@@ -277,19 +278,20 @@ enum muster_status mu_event_copy(const struct muster_segment *seg, uint64_t sequ
 
     for (;;) {
         uint64_t seen = mu_load_acquire(word); /* acquire: pairs with the commit CAS */
-        int rc = compare(seg, sequence, seen);
+        int rc = event_compare(seg, sequence, seen);
 
         if (rc)
             return rc < 0 ? MUSTER_NOT_FOUND : MUSTER_OUT_OF_RANGE;
         rc = copy_event(seg, word, seen, ret_record, buffer, MUSTER_EVENT_MAX, ret_len);
         if (rc)
-            return rc < 0 || ret_record->sequence != sequence || *ret_len > MUSTER_EVENT_MAX ? malformed(seg, sequence)
-                                                                                             : MUSTER_OK;
+            return rc < 0 || ret_record->sequence != sequence || *ret_len > MUSTER_EVENT_MAX
+                       ? event_malformed(seg, sequence)
+                       : MUSTER_OK;
     }
 }
 
 /* The reader was overtaken: how much is lost, and where it goes on. */
-static enum muster_status overrun(struct muster_segment *seg, uint64_t *position, uint64_t *ret_lost)
+static enum muster_status reader_overrun(struct muster_segment *seg, uint64_t *position, uint64_t *ret_lost)
 {
     uint64_t tail, oldest, lost;
     enum muster_status status = mu_event_tail(seg, &tail);
@@ -339,9 +341,9 @@ enum muster_status muster_event_read(struct muster *muster, uint64_t *position, 
 
         mu_wait_look(&w);
         seen = mu_load_acquire(word); /* acquire: pairs with the commit CAS */
-        rc = compare(seg, *position, seen);
+        rc = event_compare(seg, *position, seen);
         if (rc > 0) {
-            status = overrun(seg, position, ret_lost);
+            status = reader_overrun(seg, position, ret_lost);
             break;
         }
         if (rc == 0) {
@@ -349,7 +351,7 @@ enum muster_status muster_event_read(struct muster *muster, uint64_t *position, 
             if (!rc)
                 continue;
             if (rc < 0 || r.sequence != *position)
-                status = malformed(seg, *position);
+                status = event_malformed(seg, *position);
             else
                 *ret_event = event_of(&r, len, position);
             break;
