@@ -17,8 +17,8 @@
  * One edit, on behalf of whom the change says. *ret_version: of the commit, also when it was made before. Only what an
  * edit looks at is filled in: zeros for the whole of its struct would be felt.
  */
-static enum muster_status edit(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c, uint32_t flags,
-                               mu_edit_fn fn, void *arg, uint64_t *ret_version)
+static enum muster_status change_edit(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c,
+                                      uint32_t flags, mu_edit_fn fn, void *arg, uint64_t *ret_version)
 {
     const struct mu_kv_behalf *b = c->behalf;
     struct mu_table t = mu_table_kv(seg);
@@ -48,7 +48,7 @@ static enum muster_status edit(struct muster_segment *seg, struct mu_ctx *ctx, s
 }
 
 /* For the record. */
-static void leave(struct mu_edit *e, uint64_t result)
+static void result_leave(struct mu_edit *e, uint64_t result)
 {
     if (e->done)
         e->done->result[0] = result;
@@ -60,13 +60,13 @@ static enum mu_verdict put_always(struct mu_edit *e)
     return MU_PUT;
 }
 
-static enum muster_status set(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
+static enum muster_status change_set(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
     struct mu_table t = mu_table_kv(seg);
 
     if (seg->listened && !c->behalf && !c->guest && mu_table_overwrite(&t, ctx, c->key, c->value, c->len, &c->result))
         return MUSTER_OK;
-    return edit(seg, ctx, c, 0, put_always, NULL, &c->result);
+    return change_edit(seg, ctx, c, 0, put_always, NULL, &c->result);
 }
 
 static enum mu_verdict put_if_absent(struct mu_edit *e)
@@ -77,9 +77,9 @@ static enum mu_verdict put_if_absent(struct mu_edit *e)
     return MU_KEEP;
 }
 
-static enum muster_status insert(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
+static enum muster_status change_insert(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
-    enum muster_status status = edit(seg, ctx, c, 0, put_if_absent, NULL, NULL);
+    enum muster_status status = change_edit(seg, ctx, c, 0, put_if_absent, NULL, NULL);
 
     if (status == MUSTER_ALREADY_EXISTS)
         return mu_fail(status, "key %.*s already exists", MU_KEY_SHOWN(c->key));
@@ -104,7 +104,7 @@ static enum mu_verdict put_if_version(struct mu_edit *e)
 static enum muster_status compare_and_set(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
     struct expectation x = {c->number, 0};
-    enum muster_status status = edit(seg, ctx, c, 0, put_if_version, &x, &c->result);
+    enum muster_status status = change_edit(seg, ctx, c, 0, put_if_version, &x, &c->result);
 
     if (status != MUSTER_ABORTED)
         return status;
@@ -174,13 +174,13 @@ static enum mu_verdict put_sum(struct mu_edit *e)
         e->status = MUSTER_FAILED_PRECONDITION;
         return MU_KEEP;
     }
-    leave(e, (uint64_t)a->sum);
+    result_leave(e, (uint64_t)a->sum);
     e->value = a->text;
     e->len = print_number(a->sum, a->text);
     return MU_PUT;
 }
 
-static enum muster_status increment(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
+static enum muster_status change_increment(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
     struct addition a; /* the rest is the callback's */
     enum muster_status status;
@@ -188,7 +188,7 @@ static enum muster_status increment(struct muster_segment *seg, struct mu_ctx *c
     a.by = (int64_t)c->number;
     a.sum = 0;
     a.overflow = false;
-    status = edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_sum, &a, NULL);
+    status = change_edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_sum, &a, NULL);
     c->result = c->was_done ? c->behalf->done->result[0] : (uint64_t)a.sum;
     if (status != MUSTER_FAILED_PRECONDITION)
         return status;
@@ -225,16 +225,16 @@ static enum mu_verdict put_joined(struct mu_edit *e)
         memcpy(more, e->old, e->old_len);
     if (a->len)
         memcpy(more + e->old_len, a->value, a->len);
-    leave(e, a->total);
+    result_leave(e, a->total);
     e->value = more;
     e->len = a->total;
     return MU_PUT;
 }
 
-static enum muster_status append(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
+static enum muster_status change_append(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
     struct appendix a = {.value = c->value, .len = c->len};
-    enum muster_status status = edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_joined, &a, NULL);
+    enum muster_status status = change_edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_joined, &a, NULL);
 
     c->result = c->was_done ? c->behalf->done->result[0] : a.total;
     free(a.joined);
@@ -246,11 +246,11 @@ enum muster_status mu_kv_change(struct muster_segment *seg, struct mu_ctx *ctx, 
     c->result = 0;
     c->was_done = false;
     switch (c->op) {
-    case MU_OP_KV_SET: return set(seg, ctx, c);
-    case MU_OP_KV_INSERT: return insert(seg, ctx, c);
+    case MU_OP_KV_SET: return change_set(seg, ctx, c);
+    case MU_OP_KV_INSERT: return change_insert(seg, ctx, c);
     case MU_OP_KV_COMPARE_AND_SET: return compare_and_set(seg, ctx, c);
-    case MU_OP_KV_INCREMENT: return increment(seg, ctx, c);
-    case MU_OP_KV_APPEND: return append(seg, ctx, c);
+    case MU_OP_KV_INCREMENT: return change_increment(seg, ctx, c);
+    case MU_OP_KV_APPEND: return change_append(seg, ctx, c);
     case MU_OP_KV_DELETE: return mu_kv_delete_tree(seg, ctx, c);
     default: return mu_fail(MUSTER_INTERNAL, "%u changes no key", c->op);
     }

@@ -59,7 +59,7 @@ static bool is_itself(const struct mu_kv_tree *tree, const char *key, uint32_t k
     return k && key_len == k->len && !memcmp(key, k->words, key_len);
 }
 
-static bool wants(void *arg, const char *key, uint32_t key_len)
+static bool tree_wants(void *arg, const char *key, uint32_t key_len)
 {
     const struct mu_kv_tree *tree = arg;
     const struct mu_key *k = tree->change->key;
@@ -71,7 +71,7 @@ static bool wants(void *arg, const char *key, uint32_t key_len)
     return !mu_kv_is_own(key) && (!k || (key_len > k->len + 1 && key[k->len] == '/' && !memcmp(key, k->words, k->len)));
 }
 
-static enum muster_status take(void *arg, const struct mu_item *i)
+static enum muster_status tree_key_take(void *arg, const struct mu_item *i)
 {
     struct mu_kv_tree *tree = arg;
 
@@ -87,8 +87,8 @@ static enum muster_status take(void *arg, const struct mu_item *i)
 }
 
 /* What the call has deleted in this bucket before, when it may have been carried out in part. */
-static enum muster_status recall(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_tree *tree,
-                                 uint32_t bucket)
+static enum muster_status deletion_recall(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_tree *tree,
+                                          uint32_t bucket)
 {
     struct mu_table t = mu_table_kv(seg);
     struct mu_done *done = tree->change->behalf->done;
@@ -103,12 +103,12 @@ static enum muster_status recall(struct muster_segment *seg, struct mu_ctx *ctx,
 }
 
 /* Collect what is to go of the next bucket. */
-static enum muster_status visit(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_tree *tree)
+static enum muster_status bucket_visit(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_tree *tree)
 {
     struct mu_table t = mu_table_kv(seg);
     const struct mu_kv_change *c = tree->change;
     uint32_t first = c->key ? (uint32_t)(c->key->hash >> 20) : 0, bucket = (first + tree->visited++) & t.mask;
-    struct mu_walk w = {wants, take, tree, true};
+    struct mu_walk w = {tree_wants, tree_key_take, tree, true};
     struct mu_bucket_info info;
     enum muster_status status = MUSTER_OK;
 
@@ -117,7 +117,7 @@ static enum muster_status visit(struct muster_segment *seg, struct mu_ctx *ctx, 
     tree->bound = 0;
     tree->again = tree->itself = false;
     if (c->behalf && c->behalf->resent)
-        status = recall(seg, ctx, tree, bucket);
+        status = deletion_recall(seg, ctx, tree, bucket);
     if (!status)
         status = mu_table_walk(&t, ctx, bucket, &w, &info);
     if (!status && tree->itself)
@@ -152,7 +152,7 @@ bool mu_kv_delete_piece(struct muster_segment *seg, struct mu_ctx *ctx, struct m
         if (spent >= most)
             return false;
         spent += is_key ? KEY_COST : 1;
-        *ret_status = is_key ? delete_next(seg, ctx, tree) : visit(seg, ctx, tree);
+        *ret_status = is_key ? delete_next(seg, ctx, tree) : bucket_visit(seg, ctx, tree);
     }
     return true;
 }

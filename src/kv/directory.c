@@ -34,8 +34,8 @@ static enum muster_status take_remote(struct muster *m, struct mu_ctx *ctx, stru
     return status;
 }
 
-static enum muster_status gather(struct muster *m, const char *directory, size_t len, enum mu_snapshot_of of,
-                                 struct mu_snapshot *s, char *prefix)
+static enum muster_status directory_gather(struct muster *m, const char *directory, size_t len, enum mu_snapshot_of of,
+                                           struct mu_snapshot *s, char *prefix)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter_wait(m, &ctx);
@@ -66,7 +66,7 @@ enum muster_status muster_kv_get_dir(struct muster *muster, const char *director
     char prefix[MUSTER_KEY_MAX + 2];
     struct mu_snapshot p;
     struct listing *l;
-    enum muster_status status = gather(muster, directory, directory_len, MU_SNAPSHOT_VALUES, &p, prefix);
+    enum muster_status status = directory_gather(muster, directory, directory_len, MU_SNAPSHOT_VALUES, &p, prefix);
 
     if (status)
         return status;
@@ -99,7 +99,7 @@ enum muster_status muster_kv_count(struct muster *muster, const char *directory,
 {
     char prefix[MUSTER_KEY_MAX + 2];
     struct mu_snapshot p;
-    enum muster_status status = gather(muster, directory, directory_len, MU_SNAPSHOT_COUNT, &p, prefix);
+    enum muster_status status = directory_gather(muster, directory, directory_len, MU_SNAPSHOT_COUNT, &p, prefix);
 
     if (!status)
         *ret_count = p.count;

@@ -19,7 +19,7 @@ static inline uint64_t zero_bytes(uint64_t v)
     return (v - ONES) & ~v & HIGHS;
 }
 
-static inline uint64_t load(const char *p)
+static inline uint64_t load_word(const char *p)
 {
     uint64_t v;
 
@@ -27,7 +27,7 @@ static inline uint64_t load(const char *p)
     return v;
 }
 
-static inline uint32_t load32(const char *p)
+static inline uint32_t load_half(const char *p)
 {
     uint32_t v;
 
@@ -39,9 +39,9 @@ static inline uint32_t load32(const char *p)
 static inline uint64_t load_tail(const char *key, size_t len, size_t rest)
 {
     if (len >= 8)
-        return load(key + len - 8) >> (8 * (8 - rest));
+        return load_word(key + len - 8) >> (8 * (8 - rest));
     if (rest >= 4)
-        return load32(key) | (uint64_t)load32(key + rest - 4) << (8 * (rest - 4));
+        return load_half(key) | (uint64_t)load_half(key + rest - 4) << (8 * (rest - 4));
     return (uint64_t)(uint8_t)key[0] | (uint64_t)(uint8_t)key[rest / 2] << (8 * (rest / 2)) |
            (uint64_t)(uint8_t)key[rest - 1] << (8 * (rest - 1));
 }
@@ -60,13 +60,13 @@ static inline uint64_t odd_bytes(uint64_t v, uint64_t *carry)
 }
 
 /* Copy, hash, check. True: the key needs rebuilding, or is bad; the copy is then of no use. */
-static bool take(struct mu_key *k, const struct muster_segment *seg, const char *key, size_t len)
+static bool key_take(struct mu_key *k, const struct muster_segment *seg, const char *key, size_t len)
 {
     uint64_t h = mu_hash_begin(seg, len), odd = 0, carry = 0x80; /* the start counts as a slash */
     size_t words = len / 8, rest = len % 8;
 
     for (size_t i = 0; i < words; i++) {
-        uint64_t v = load(key + 8 * i);
+        uint64_t v = load_word(key + 8 * i);
 
         k->words[i] = v;
         h = mu_hash_step(h, v);
@@ -88,7 +88,7 @@ static bool take(struct mu_key *k, const struct muster_segment *seg, const char 
 /* The same for 8 to 16 bytes, most keys, all at once. */
 static inline bool take_short(struct mu_key *k, const struct muster_segment *seg, const char *key, size_t len)
 {
-    uint64_t first = load(key), second = len == 8 ? 0 : load(key + len - 8) >> (8 * (16 - len));
+    uint64_t first = load_word(key), second = len == 8 ? 0 : load_word(key + len - 8) >> (8 * (16 - len));
     uint64_t h = mu_hash_step(mu_hash_begin(seg, len), first);
     __m128i v = _mm_set_epi64x((int64_t)second, (int64_t)first), slashes = _mm_set1_epi8('/');
     uint32_t slash = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(v, slashes));
@@ -104,7 +104,7 @@ static inline bool take_short(struct mu_key *k, const struct muster_segment *seg
     return ((slash << 1 | 1) & either) | (nul & ((1u << len) - 1));
 }
 #else
-#define take_short take
+#define take_short key_take
 #endif
 
 static enum muster_status too_long(size_t len)
@@ -113,7 +113,7 @@ static enum muster_status too_long(size_t len)
 }
 
 /* Copy the parts of the path, one '/' between them. */
-static enum muster_status rebuild(const char *key, size_t len, char *to, size_t *ret_len)
+static enum muster_status path_rebuild(const char *key, size_t len, char *to, size_t *ret_len)
 {
     size_t n = 0, i = 0;
 
@@ -143,7 +143,7 @@ static enum muster_status rebuild(const char *key, size_t len, char *to, size_t 
 }
 
 /* Trim, and say whether what is left needs rebuilding. */
-static inline const char *trim(const char *key, size_t *ret_len)
+static inline const char *path_trim(const char *key, size_t *ret_len)
 {
     size_t len = *ret_len;
 
@@ -158,11 +158,11 @@ static inline const char *trim(const char *key, size_t *ret_len)
 }
 
 /* Take the key apart and try again. Out of line, as take_any(): the usual key's call saves no registers for them. */
-static __attribute__((noinline)) enum muster_status repair(const struct muster_segment *seg, const char *key,
-                                                           size_t len, struct mu_key *ret_key)
+static __attribute__((noinline)) enum muster_status key_repair(const struct muster_segment *seg, const char *key,
+                                                               size_t len, struct mu_key *ret_key)
 {
     char copy[MUSTER_KEY_MAX + 8];
-    enum muster_status status = rebuild(key, len, copy, &len);
+    enum muster_status status = path_rebuild(key, len, copy, &len);
 
     if (status)
         return status;
@@ -174,8 +174,8 @@ static __attribute__((noinline)) enum muster_status repair(const struct muster_s
 static __attribute__((noinline)) enum muster_status take_any(const struct muster_segment *seg, const char *key,
                                                              size_t len, struct mu_key *k)
 {
-    if (len > MUSTER_KEY_MAX || take(k, seg, key, len))
-        return repair(seg, key, len, k);
+    if (len > MUSTER_KEY_MAX || key_take(k, seg, key, len))
+        return key_repair(seg, key, len, k);
     return MUSTER_OK;
 }
 
@@ -185,7 +185,7 @@ enum muster_status mu_kv_key(const struct muster_segment *seg, const char *key, 
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the key is NULL");
     if (len == MUSTER_NTS)
         len = strlen(key);
-    key = trim(key, &len);
+    key = path_trim(key, &len);
     if (!len)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the key is empty");
     if (len >= 8 && len <= 16 && !take_short(ret_key, seg, key, len))
@@ -201,8 +201,8 @@ enum muster_status mu_kv_directory(const char *directory, size_t len, char *ret_
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the directory is NULL");
     if (len == MUSTER_NTS)
         len = strlen(directory);
-    directory = trim(directory, &len);
-    status = rebuild(directory, len, ret_prefix, ret_len);
+    directory = path_trim(directory, &len);
+    status = path_rebuild(directory, len, ret_prefix, ret_len);
     if (status)
         return status;
     if (*ret_len)

@@ -29,8 +29,8 @@ static __attribute__((noinline)) enum muster_status look_pinned(struct muster *m
 }
 
 /* One look. A value that needs a pin is read with the thread's slot, when the handle may have one. */
-static inline enum muster_status look(struct muster *m, struct mu_ctx *ctx, const struct mu_key *k, void *buffer,
-                                      size_t capacity, struct mu_found *f)
+static inline enum muster_status key_look(struct muster *m, struct mu_ctx *ctx, const struct mu_key *k, void *buffer,
+                                          size_t capacity, struct mu_found *f)
 {
     struct mu_table t = mu_table_kv(m->seg);
     enum muster_status status = mu_table_get(&t, ctx, k, buffer, capacity, f);
@@ -40,7 +40,8 @@ static inline enum muster_status look(struct muster *m, struct mu_ctx *ctx, cons
     return status;
 }
 
-static enum muster_status deliver(const struct mu_found *f, size_t capacity, size_t *ret_len, uint64_t *ret_version)
+static enum muster_status found_deliver(const struct mu_found *f, size_t capacity, size_t *ret_len,
+                                        uint64_t *ret_version)
 {
     if (ret_len)
         *ret_len = f->len;
@@ -101,7 +102,7 @@ static enum muster_status search_remote(struct search *s, uint8_t flags, struct 
         status = mu_kv_read_run(s->m, s->ctx, &r, s->deadline);
         *ret_copied = !status && r.what == MU_READ_COPIED;
         if (*ret_copied)
-            status = look(s->m, s->ctx, &s->k, s->alloc ? *s->alloc : s->buffer, s->capacity, f);
+            status = key_look(s->m, s->ctx, &s->k, s->alloc ? *s->alloc : s->buffer, s->capacity, f);
         flags |= MU_READ_WHOLE; /* the copy went as fast as it had come */
     } while (!status && *ret_copied && !f->version);
     if (!status && r.what == MU_READ_VALUE) {
@@ -137,7 +138,7 @@ enum muster_status muster_kv_try_get(struct muster *muster, const char *key, siz
         return status;
     status = mu_kv_key(muster->seg, key, key_len, &k);
     if (!status)
-        status = look(muster, NULL, &k, buffer, capacity, &f);
+        status = key_look(muster, NULL, &k, buffer, capacity, &f);
     mu_exit_read();
     if (!status && !f.version && mu_is_follower(muster->seg))
         status = try_remote(muster, &k, buffer, capacity, &f);
@@ -145,19 +146,19 @@ enum muster_status muster_kv_try_get(struct muster *muster, const char *key, siz
         return status;
     if (!f.version)
         return mu_fail(MUSTER_NOT_FOUND, "key %.*s not found", MU_KEY_SHOWN(&k));
-    return deliver(&f, capacity, ret_len, ret_version);
+    return found_deliver(&f, capacity, ret_len, ret_version);
 }
 
 /* When traced: a wait for the key begins, or ends with a status at a version. */
-static void note(struct mu_ctx *ctx, enum mu_trace_kind kind, const struct mu_key *k, enum muster_status status,
-                 uint64_t version)
+static void wait_note(struct mu_ctx *ctx, enum mu_trace_kind kind, const struct mu_key *k, enum muster_status status,
+                      uint64_t version)
 {
     if (status != MUSTER_DATA_LOSS) /* truncated: the ring may be gone */
         mu_trace_note(ctx, mu_trace_now(ctx), kind, status, mu_trace_name(ctx, k->hash, (const char *)k->words, k->len),
                       k->hash, version);
 }
 
-static void begin(struct search *s)
+static void search_begin(struct search *s)
 {
     mu_wait_begin(&s->w, s->m->seg, s->ctx, s->deadline, s->what);
     s->w.interrupt = &s->m->interrupt;
@@ -179,7 +180,7 @@ static enum muster_status ask_leader(struct search *s, uint32_t round, struct mu
     }
     mu_wait_end(&s->w); /* asking is a wait of its own */
     status = search_remote(s, MU_READ_WAITS, f, &copied);
-    begin(s);
+    search_begin(s);
     s->w.epoch = epoch; /* what happened since the look is not slept through */
     if (status || copied)
         return status;
@@ -190,7 +191,7 @@ static enum muster_status ask_leader(struct search *s, uint32_t round, struct mu
     return status;
 }
 
-static enum muster_status find(struct search *s, struct mu_found *f)
+static enum muster_status search_find(struct search *s, struct mu_found *f)
 {
     struct mu_table t = mu_table_kv(s->m->seg);
     bool follows = mu_is_follower(s->m->seg);
@@ -205,16 +206,16 @@ static enum muster_status find(struct search *s, struct mu_found *f)
 }
 
 /* Look, and sleep, until the key is there with a version above `after`. */
-static enum muster_status await(struct search *s, struct mu_found *f)
+static enum muster_status search_await(struct search *s, struct mu_found *f)
 {
     struct mu_table t = mu_table_kv(s->m->seg);
     bool noted = false;
     enum muster_status status;
 
-    begin(s);
+    search_begin(s);
     for (;;) {
         mu_wait_look(&s->w);
-        status = find(s, f);
+        status = search_find(s, f);
         if (status)
             break;
         if (s->alloc && f->version > s->after && f->len > s->capacity) {
@@ -236,7 +237,7 @@ static enum muster_status await(struct search *s, struct mu_found *f)
             status = mu_setters_look(s->m, s->what);
         if (!noted && s->ctx && mu_is_traced(s->ctx)) {
             noted = true;
-            note(s->ctx, MU_TRACE_KEY_ENTER, &s->k, MUSTER_OK, s->after);
+            wait_note(s->ctx, MU_TRACE_KEY_ENTER, &s->k, MUSTER_OK, s->after);
         }
         if (!status)
             status = mu_wait_on(&s->w, mu_table_bucket(&t, &s->k), f->word);
@@ -247,7 +248,7 @@ static enum muster_status await(struct search *s, struct mu_found *f)
     if (status == MUSTER_DEADLINE_EXCEEDED)
         status = mu_cluster_say_others(s->m, "who could set it");
     if (noted)
-        note(s->ctx, MU_TRACE_KEY_LEAVE, &s->k, status, status ? 0 : f->version);
+        wait_note(s->ctx, MU_TRACE_KEY_LEAVE, &s->k, status, status ? 0 : f->version);
     return status;
 }
 
@@ -271,7 +272,7 @@ static enum muster_status wait_for(struct muster *m, const char *key, size_t key
         s.alloc = alloc;
         s.asked = false;
         snprintf(s.what, sizeof s.what, "key %.*s", MU_KEY_SHOWN(&s.k));
-        status = await(&s, f);
+        status = search_await(&s, f);
     }
     mu_exit(s.ctx);
     return status;
@@ -283,7 +284,7 @@ enum muster_status muster_kv_get(struct muster *muster, const char *key, size_t 
     struct mu_found f;
     enum muster_status status = wait_for(muster, key, key_len, 0, deadline, buffer, capacity, NULL, &f);
 
-    return status ? status : deliver(&f, capacity, ret_len, ret_version);
+    return status ? status : found_deliver(&f, capacity, ret_len, ret_version);
 }
 
 enum muster_status muster_kv_watch(struct muster *muster, const char *key, size_t key_len, uint64_t after,
@@ -293,7 +294,7 @@ enum muster_status muster_kv_watch(struct muster *muster, const char *key, size_
     struct mu_found f;
     enum muster_status status = wait_for(muster, key, key_len, after, deadline, buffer, capacity, NULL, &f);
 
-    return status ? status : deliver(&f, capacity, ret_len, ret_version);
+    return status ? status : found_deliver(&f, capacity, ret_len, ret_version);
 }
 
 enum muster_status muster_kv_get_alloc(struct muster *muster, const char *key, size_t key_len, muster_deadline deadline,
@@ -307,7 +308,7 @@ enum muster_status muster_kv_get_alloc(struct muster *muster, const char *key, s
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory");
     status = wait_for(muster, key, key_len, 0, deadline, NULL, 255, &value, &f);
     if (!status)
-        status = deliver(&f, f.len, ret_len, ret_version);
+        status = found_deliver(&f, f.len, ret_len, ret_version);
     if (status) {
         free(value);
         return status;

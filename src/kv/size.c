@@ -14,14 +14,14 @@ struct sum {
     uint64_t keys, bytes;
 };
 
-static bool wants(void *arg, const char *key, uint32_t key_len)
+static bool size_wants(void *arg, const char *key, uint32_t key_len)
 {
     (void)arg;
     (void)key_len;
     return !mu_kv_is_own(key);
 }
 
-static enum muster_status add(void *arg, const struct mu_item *item)
+static enum muster_status entry_add(void *arg, const struct mu_item *item)
 {
     struct sum *sum = arg;
 
@@ -33,7 +33,7 @@ static enum muster_status add(void *arg, const struct mu_item *item)
 enum muster_status mu_kv_size(struct muster *muster, uint64_t *ret_keys, uint64_t *ret_bytes)
 {
     struct sum sum = {0, 0};
-    struct mu_walk w = {.wants = wants, .visit = add, .arg = &sum, .lengths_only = true};
+    struct mu_walk w = {.wants = size_wants, .visit = entry_add, .arg = &sum, .lengths_only = true};
     struct mu_table t;
     enum muster_status status = mu_enter_read(muster);
 

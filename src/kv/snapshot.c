@@ -13,7 +13,7 @@
 
 #include "kv/key.h"
 
-static bool wants(void *arg, const char *key, uint32_t key_len)
+static bool snapshot_wants(void *arg, const char *key, uint32_t key_len)
 {
     struct mu_snapshot *p = arg;
 
@@ -21,7 +21,7 @@ static bool wants(void *arg, const char *key, uint32_t key_len)
     return !mu_kv_is_own(key) && key_len > p->prefix_len && !memcmp(key, p->prefix, p->prefix_len);
 }
 
-static bool reserve(struct mu_snapshot *p, size_t more)
+static bool snapshot_reserve(struct mu_snapshot *p, size_t more)
 {
     size_t size = p->size ? p->size : 4096;
     char *bytes;
@@ -50,7 +50,7 @@ static bool reserve(struct mu_snapshot *p, size_t more)
 enum muster_status mu_snapshot_add(struct mu_snapshot *s, const char *key, size_t key_len, const void *value,
                                    size_t len, uint64_t version)
 {
-    if (!reserve(s, key_len + len + 2))
+    if (!snapshot_reserve(s, key_len + len + 2))
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the listing");
     /* offsets now, pointers when nothing moves any more */
     s->entries[s->count++] = (struct muster_kv_entry){.key = (char *)(uintptr_t)s->used,
@@ -73,7 +73,7 @@ uint64_t mu_snapshot_mix(uint64_t h, uint64_t v)
     return h ^ (h >> 29);
 }
 
-static enum muster_status take(void *arg, const struct mu_item *i)
+static enum muster_status entry_take(void *arg, const struct mu_item *i)
 {
     struct mu_snapshot *p = arg;
     enum muster_status status;
@@ -99,7 +99,7 @@ enum muster_status mu_snapshot_bucket(struct muster_segment *seg, struct mu_ctx 
                                       uint32_t bucket, struct mu_bucket_info *ret_info)
 {
     struct mu_table t = mu_table_kv(seg);
-    struct mu_walk w = {wants, take, p, p->of != MU_SNAPSHOT_VALUES};
+    struct mu_walk w = {snapshot_wants, entry_take, p, p->of != MU_SNAPSHOT_VALUES};
 
     return mu_table_walk(&t, ctx, bucket, &w, ret_info);
 }

@@ -54,7 +54,7 @@ enum muster_status mu_kv_change_anywhere(struct muster *m, struct mu_ctx *ctx, s
 }
 
 /* What all of them share: the handle, the key, the change. The caller looks at c->result. */
-static enum muster_status mutate(struct muster *m, const char *key, size_t key_len, struct mu_kv_change *c)
+static enum muster_status key_mutate(struct muster *m, const char *key, size_t key_len, struct mu_kv_change *c)
 {
     struct mu_ctx *ctx;
     struct mu_key k;
@@ -73,7 +73,7 @@ static enum muster_status mutate(struct muster *m, const char *key, size_t key_l
     return status;
 }
 
-/* Not by mutate(): of all that a program does here this is what it does most. */
+/* Not by key_mutate(): of all that a program does here this is what it does most. */
 enum muster_status muster_kv_set(struct muster *muster, const char *key, size_t key_len, const void *value,
                                  size_t value_len, uint64_t *ret_version)
 {
@@ -108,7 +108,7 @@ enum muster_status muster_kv_insert(struct muster *muster, const char *key, size
     enum muster_status status = check_value(value, &value_len);
 
     c.len = value_len;
-    return status ? status : mutate(muster, key, key_len, &c);
+    return status ? status : key_mutate(muster, key, key_len, &c);
 }
 
 enum muster_status muster_kv_compare_and_set(struct muster *muster, const char *key, size_t key_len, uint64_t expected,
@@ -120,7 +120,7 @@ enum muster_status muster_kv_compare_and_set(struct muster *muster, const char *
     if (status)
         return status;
     c.len = value_len;
-    status = mutate(muster, key, key_len, &c);
+    status = key_mutate(muster, key, key_len, &c);
     if (ret_version && (!status || status == MUSTER_ABORTED))
         *ret_version = c.result;
     return status;
@@ -130,7 +130,7 @@ enum muster_status muster_kv_increment(struct muster *muster, const char *key, s
                                        int64_t *ret_value)
 {
     struct mu_kv_change c = {.op = MU_OP_KV_INCREMENT, .number = (uint64_t)by};
-    enum muster_status status = mutate(muster, key, key_len, &c);
+    enum muster_status status = key_mutate(muster, key, key_len, &c);
 
     if (!status && ret_value)
         *ret_value = (int64_t)c.result;
@@ -146,7 +146,7 @@ enum muster_status muster_kv_append(struct muster *muster, const char *key, size
     if (status)
         return status;
     c.len = value_len;
-    status = mutate(muster, key, key_len, &c);
+    status = key_mutate(muster, key, key_len, &c);
     if (!status && ret_len)
         *ret_len = c.result;
     return status;

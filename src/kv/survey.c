@@ -29,7 +29,7 @@ struct purse {
     uint64_t left;
 };
 
-static bool spend(struct purse *purse, uint64_t looks)
+static bool purse_spend(struct purse *purse, uint64_t looks)
 {
     purse->left -= looks < purse->left ? looks : purse->left;
     return purse->left > 0;
@@ -42,7 +42,7 @@ static enum muster_status no_memory(void)
 
 /* ---- collecting -------------------------------------------------------------------------------------------------- */
 
-static enum muster_status begin(struct muster_segment *seg, struct mu_survey *s)
+static enum muster_status survey_begin(struct muster_segment *seg, struct mu_survey *s)
 {
     if (!s->buckets)
         s->buckets = malloc(((size_t)mu_table_kv(seg).mask + 1) * sizeof *s->buckets);
@@ -56,8 +56,8 @@ static enum muster_status begin(struct muster_segment *seg, struct mu_survey *s)
 }
 
 /* What the bucket has goes behind the entries. */
-static enum muster_status look(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s, uint32_t bucket,
-                               struct mu_survey_bucket *ret_found, struct purse *purse)
+static enum muster_status bucket_look(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s,
+                                      uint32_t bucket, struct mu_survey_bucket *ret_found, struct purse *purse)
 {
     uint64_t looks = s->snapshot.looks;
     size_t first = s->snapshot.count, used = s->snapshot.used;
@@ -72,17 +72,17 @@ static enum muster_status look(struct muster_segment *seg, struct mu_ctx *ctx, s
                                            .sign = mu_snapshot_mix(s->snapshot.fingerprint, info.deletes),
                                            .first = (uint32_t)first,
                                            .count = (uint32_t)(s->snapshot.count - first)};
-    spend(purse, 1 + s->snapshot.looks - looks + (s->snapshot.used - used) / BYTES_A_LOOK);
+    purse_spend(purse, 1 + s->snapshot.looks - looks + (s->snapshot.used - used) / BYTES_A_LOOK);
     return MUSTER_OK;
 }
 
-static enum muster_status collect(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s,
-                                  struct purse *purse)
+static enum muster_status survey_collect(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s,
+                                         struct purse *purse)
 {
     uint32_t mask = mu_table_kv(seg).mask;
 
     while (purse->left > 0 && s->at <= mask) {
-        enum muster_status status = look(seg, ctx, s, s->at, &s->buckets[s->at], purse);
+        enum muster_status status = bucket_look(seg, ctx, s, s->at, &s->buckets[s->at], purse);
 
         if (status)
             return status;
@@ -98,7 +98,7 @@ static enum muster_status collect(struct muster_segment *seg, struct mu_ctx *ctx
 
 /* ---- checking ---------------------------------------------------------------------------------------------------- */
 
-static void bury(struct mu_survey *s, const struct mu_survey_bucket *b)
+static void bucket_bury(struct mu_survey *s, const struct mu_survey_bucket *b)
 {
     for (uint32_t i = 0; i < b->count; i++) {
         struct muster_kv_entry *e = &s->snapshot.entries[b->first + i];
@@ -115,7 +115,7 @@ static enum muster_status look_again(struct muster_segment *seg, struct mu_ctx *
 {
     size_t count = s->snapshot.count, used = s->snapshot.used;
     struct mu_survey_bucket *b = &s->buckets[bucket], now;
-    enum muster_status status = look(seg, ctx, s, bucket, &now, purse);
+    enum muster_status status = bucket_look(seg, ctx, s, bucket, &now, purse);
 
     if (status)
         return status;
@@ -125,14 +125,14 @@ static enum muster_status look_again(struct muster_segment *seg, struct mu_ctx *
         b->word = now.word;
         return MUSTER_OK;
     }
-    bury(s, b);
+    bucket_bury(s, b);
     *b = now;
     s->changed = true;
     return MUSTER_OK;
 }
 
 /* The check is over. */
-static enum muster_status judge(struct mu_survey *s)
+static enum muster_status survey_judge(struct mu_survey *s)
 {
     s->at = 0;
     if (!s->changed) {
@@ -149,8 +149,8 @@ static enum muster_status judge(struct mu_survey *s)
     return MUSTER_OK;
 }
 
-static enum muster_status check(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s,
-                                struct purse *purse)
+static enum muster_status survey_check(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s,
+                                       struct purse *purse)
 {
     struct mu_table t = mu_table_kv(seg);
     uint32_t last = s->checks + SHY;
@@ -165,9 +165,9 @@ static enum muster_status check(struct muster_segment *seg, struct mu_ctx *ctx, 
             if (!mu_word_same(word, s->buckets[s->at].word))
                 status = look_again(seg, ctx, s, s->at, purse);
         }
-        spend(purse, 1);
+        purse_spend(purse, 1);
         if (!status && s->at > t.mask)
-            status = judge(s);
+            status = survey_judge(s);
     }
     return status;
 }
@@ -175,11 +175,11 @@ static enum muster_status check(struct muster_segment *seg, struct mu_ctx *ctx, 
 /* ---- sorting ----------------------------------------------------------------------------------------------------- */
 
 /* Offsets become pointers; the dead go. */
-static void point(struct mu_survey *s, struct purse *purse)
+static void entries_point(struct mu_survey *s, struct purse *purse)
 {
     struct mu_snapshot *p = &s->snapshot;
 
-    for (; s->next < p->count && (s->next % 16 || spend(purse, 1)); s->next++) {
+    for (; s->next < p->count && (s->next % 16 || purse_spend(purse, 1)); s->next++) {
         struct muster_kv_entry e = p->entries[s->next];
 
         if (!e.key_len)
@@ -194,7 +194,7 @@ static void point(struct mu_survey *s, struct purse *purse)
     s->phase = MU_SURVEY_SORTS;
 }
 
-static enum muster_status sort(struct mu_survey *s, struct purse *purse)
+static enum muster_status entries_sort(struct mu_survey *s, struct purse *purse)
 {
     struct mu_snapshot *p = &s->snapshot;
 
@@ -202,7 +202,7 @@ static enum muster_status sort(struct mu_survey *s, struct purse *purse)
         size_t n = p->count - s->next < RUN ? p->count - s->next : RUN;
 
         qsort(p->entries + s->next, n, sizeof *p->entries, mu_snapshot_by_key);
-        spend(purse, 2 * RUN);
+        purse_spend(purse, 2 * RUN);
     }
     if (s->next < p->count)
         return MUSTER_OK;
@@ -221,7 +221,7 @@ static size_t at_most(size_t n, size_t most)
 }
 
 /* Entries of two runs at `out` become one run, and so all of them, again and again; false: not yet. */
-static bool merge(struct mu_survey *s, struct purse *purse)
+static bool runs_merge(struct mu_survey *s, struct purse *purse)
 {
     struct mu_snapshot *p = &s->snapshot;
 
@@ -243,7 +243,7 @@ static bool merge(struct mu_survey *s, struct purse *purse)
             s->width *= 2;
             s->out = s->end = 0;
         }
-        if (!spend(purse, 1))
+        if (!purse_spend(purse, 1))
             return false;
     }
     return true;
@@ -257,13 +257,13 @@ bool mu_survey_step(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_su
     *ret_status = MUSTER_OK;
     while (!*ret_status && purse.left > 0) {
         switch (s->phase) {
-        case MU_SURVEY_BEGINS: *ret_status = begin(seg, s); break;
-        case MU_SURVEY_COLLECTS: *ret_status = collect(seg, ctx, s, &purse); break;
-        case MU_SURVEY_CHECKS: *ret_status = check(seg, ctx, s, &purse); break;
-        case MU_SURVEY_POINTS: point(s, &purse); break;
-        case MU_SURVEY_SORTS: *ret_status = sort(s, &purse); break;
+        case MU_SURVEY_BEGINS: *ret_status = survey_begin(seg, s); break;
+        case MU_SURVEY_COLLECTS: *ret_status = survey_collect(seg, ctx, s, &purse); break;
+        case MU_SURVEY_CHECKS: *ret_status = survey_check(seg, ctx, s, &purse); break;
+        case MU_SURVEY_POINTS: entries_point(s, &purse); break;
+        case MU_SURVEY_SORTS: *ret_status = entries_sort(s, &purse); break;
         case MU_SURVEY_MERGES:
-            if (merge(s, &purse))
+            if (runs_merge(s, &purse))
                 return true;
             break;
         }
