@@ -29,7 +29,7 @@ void mu_launch_hosts_done(struct mu_launch_hosts *hosts)
     *hosts = (struct mu_launch_hosts){.list = NULL};
 }
 
-static int add(struct mu_launch_hosts *hosts, const char *name, uint32_t slots, char *ret_why, size_t size)
+static int host_add(struct mu_launch_hosts *hosts, const char *name, uint32_t slots, char *ret_why, size_t size)
 {
     struct mu_launch_host *more;
 
@@ -118,7 +118,7 @@ static const char *item_end(const char *at)
  * Of "01-12,20]": the n-th number as it is to be written; *n becomes what is left of it when there are fewer. 1: found;
  * 0: fewer; -1: that is no such list.
  */
-static int number_of(const char *at, const char *end, uint32_t *n, char *ret_text, size_t size)
+static int range_number(const char *at, const char *end, uint32_t *n, char *ret_text, size_t size)
 {
     for (;;) {
         size_t width = strspn(at, "0123456789");
@@ -147,7 +147,7 @@ static int number_of(const char *at, const char *end, uint32_t *n, char *ret_tex
     }
 }
 
-/* The n-th name of one item, "rack[1-2]-n[01-03]x", the last brackets first. As number_of(). */
+/* The n-th name of one item, "rack[1-2]-n[01-03]x", the last brackets first. As range_number(). */
 static int name_of(const char *at, size_t len, uint32_t *n, char *ret_name, size_t size)
 {
     const char *open = memchr(at, '[', len), *close = open ? memchr(open, ']', len - (size_t)(open - at)) : NULL;
@@ -166,7 +166,7 @@ static int name_of(const char *at, size_t len, uint32_t *n, char *ret_name, size
     }
     for (uint32_t outer = 0;; outer++) { /* for each number all that the rest stands for */
         uint32_t which = outer;
-        int rc = number_of(open + 1, close, &which, number, sizeof number);
+        int rc = range_number(open + 1, close, &which, number, sizeof number);
 
         if (rc < 1)
             return rc;
@@ -259,7 +259,7 @@ static int add_word(struct mu_launch_hosts *hosts, const char *word, size_t len,
         }
         if (rc == 0)
             return 0;
-        if (add(hosts, name, slots, ret_why, size))
+        if (host_add(hosts, name, slots, ret_why, size))
             return -1;
     }
     return 0;

@@ -32,7 +32,7 @@ void mu_launch_key_text(const uint8_t key[MU_LAUNCH_KEY_BYTES], char ret_text[MU
         snprintf(ret_text + 2 * i, 3, "%02x", key[i]);
 }
 
-static int digit(char c)
+static int hex_digit(char c)
 {
     return c >= '0' && c <= '9'   ? c - '0'
            : c >= 'a' && c <= 'f' ? c - 'a' + 10
@@ -45,7 +45,7 @@ int mu_launch_key_parse(const char *text, uint8_t ret_key[MU_LAUNCH_KEY_BYTES])
     uint8_t key[MU_LAUNCH_KEY_BYTES];
 
     for (int i = 0; i < MU_LAUNCH_KEY_BYTES; i++) {
-        int high = digit(text[2 * i]), low = high < 0 ? -1 : digit(text[2 * i + 1]);
+        int high = hex_digit(text[2 * i]), low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
 
         if (low < 0)
             return -1;

@@ -30,7 +30,7 @@ struct found {
     size_t size;
 };
 
-static const char *value(char *const *env, const char *name)
+static const char *variable_value(char *const *env, const char *name)
 {
     size_t len = strlen(name);
 
@@ -40,9 +40,9 @@ static const char *value(char *const *env, const char *name)
     return NULL;
 }
 
-static int refuse(const struct found *found, const char *variable)
+static int variable_refuse(const struct found *found, const char *variable)
 {
-    const char *is = value(found->env, variable);
+    const char *is = variable_value(found->env, variable);
 
     if (is)
         snprintf(found->why, found->size, "%s: %s=%.60s is not what it should be", found->node->launcher, variable, is);
@@ -105,17 +105,17 @@ static const struct launcher {
 #define NUM_LAUNCHERS (sizeof launchers / sizeof launchers[0])
 
 /* 0, or -1 with the reason. */
-static int number(const struct found *found, const char *variable, uint32_t least, uint32_t *ret_number)
+static int variable_number(const struct found *found, const char *variable, uint32_t least, uint32_t *ret_number)
 {
-    const char *text = value(found->env, variable);
+    const char *text = variable_value(found->env, variable);
     unsigned long number;
     char *end;
 
     if (!text || !isdigit((unsigned char)*text))
-        return refuse(found, variable);
+        return variable_refuse(found, variable);
     number = strtoul(text, &end, 10);
     if (*end || number < least || number > 1u << 20)
-        return refuse(found, variable);
+        return variable_refuse(found, variable);
     *ret_number = (uint32_t)number;
     return 0;
 }
@@ -125,20 +125,20 @@ static int number(const struct found *found, const char *variable, uint32_t leas
 /* The nodes of a step share a list of their names; the port is the job's number's. */
 static int leader_of_slurm(const struct found *found)
 {
-    const char *list = value(found->env, "SLURM_STEP_NODELIST"),
-               *per_node = value(found->env, "SLURM_STEP_TASKS_PER_NODE");
-    const char *job = value(found->env, "SLURM_JOB_ID"), *own = value(found->env, "SLURMD_NODENAME");
+    const char *list = variable_value(found->env, "SLURM_STEP_NODELIST"),
+               *per_node = variable_value(found->env, "SLURM_STEP_TASKS_PER_NODE");
+    const char *job = variable_value(found->env, "SLURM_JOB_ID"), *own = variable_value(found->env, "SLURMD_NODENAME");
     struct mu_launch_node *node = found->node;
     char name[256];
     uint32_t step;
 
     if (!list || mu_launch_slurm_host(list, 0, name, sizeof name))
-        return refuse(found, "SLURM_STEP_NODELIST");
+        return variable_refuse(found, "SLURM_STEP_NODELIST");
     node->agents = per_node ? mu_launch_slurm_count(per_node, node->node) : 0;
     if (node->agents == 0)
-        return refuse(found, "SLURM_STEP_TASKS_PER_NODE");
-    if (!job || number(found, "SLURM_STEP_ID", 0, &step))
-        return refuse(found, job ? "SLURM_STEP_ID" : "SLURM_JOB_ID");
+        return variable_refuse(found, "SLURM_STEP_TASKS_PER_NODE");
+    if (!job || variable_number(found, "SLURM_STEP_ID", 0, &step))
+        return variable_refuse(found, job ? "SLURM_STEP_ID" : "SLURM_JOB_ID");
     snprintf(node->leader, sizeof node->leader, "%s:%lu", name,
              PORT_FIRST + (strtoul(job, NULL, 10) * 61 + step) % PORT_COUNT);
     if (own)
@@ -152,7 +152,7 @@ static int leader_of_slurm(const struct found *found)
  */
 static int leader_of_kubernetes(const struct found *found)
 {
-    const char *own = value(found->env, "HOSTNAME");
+    const char *own = variable_value(found->env, "HOSTNAME");
     struct mu_launch_node *node = found->node;
     FILE *file = fopen(found->hosts_file, "re");
     char line[1024], suffix[16], *save, *word, *domain = NULL;
@@ -167,7 +167,7 @@ static int leader_of_kubernetes(const struct found *found)
     if (file)
         fclose(file);
     if (!own || (int)own_len <= suffix_len || strcmp(own + own_len - suffix_len, suffix) != 0)
-        return refuse(found, "HOSTNAME");
+        return variable_refuse(found, "HOSTNAME");
     snprintf(node->name, sizeof node->name, "%s", own);
     if (domain || node->nodes == 1) {
         snprintf(node->leader, sizeof node->leader, "%.*s-0%s:%u", (int)own_len - suffix_len, own, domain ? domain : "",
@@ -184,7 +184,7 @@ static int leader_of_kubernetes(const struct found *found)
 /* The job's name space is its alone: so is a file of this name. */
 static int leader_of_mpirun(const struct found *found)
 {
-    const char *space = value(found->env, "PMIX_NAMESPACE");
+    const char *space = variable_value(found->env, "PMIX_NAMESPACE");
     char *at = found->node->file;
 
     snprintf(at, sizeof found->node->file, "leader-%s", space);
@@ -209,7 +209,7 @@ static int find_by_rank(const struct found *found, const struct launcher *launch
     struct mu_launch_node *node = found->node;
     uint32_t rank, size;
 
-    if (number(found, launcher->rank, 0, &rank) || number(found, launcher->size, 1, &size))
+    if (variable_number(found, launcher->rank, 0, &rank) || variable_number(found, launcher->size, 1, &size))
         return -1;
     if (rank >= size || size % node->agents || rank % node->agents != node->agent) {
         snprintf(found->why, found->size,
@@ -226,9 +226,10 @@ static int find_by_rank(const struct found *found, const struct launcher *launch
 /* A launcher inside a task of muster has that task's PMI-1 in its environment: it is no process of hydra's. */
 static int is_ours(char *const *env)
 {
-    const char *rank = value(env, "PMI_RANK"), *task = value(env, "MUSTER_TASK_ID");
+    const char *rank = variable_value(env, "PMI_RANK"), *task = variable_value(env, "MUSTER_TASK_ID");
 
-    return rank && task && strcmp(rank, task) == 0 && value(env, "MUSTER_RUN_ID") && !value(env, "HYDI_CONTROL_FD");
+    return rank && task && strcmp(rank, task) == 0 && variable_value(env, "MUSTER_RUN_ID") &&
+           !variable_value(env, "HYDI_CONTROL_FD");
 }
 
 int mu_launch_node_find(char *const *env, const char *hosts_file, struct mu_launch_node *ret_node, char *ret_why,
@@ -239,20 +240,21 @@ int mu_launch_node_find(char *const *env, const char *hosts_file, struct mu_laun
 
     *ret_node = (struct mu_launch_node){.agents = 1};
     for (size_t i = 0; i < NUM_LAUNCHERS && !it; i++)
-        if (value(env, launchers[i].known_by[0]) &&
-            (!launchers[i].known_by[1] || value(env, launchers[i].known_by[1])) &&
+        if (variable_value(env, launchers[i].known_by[0]) &&
+            (!launchers[i].known_by[1] || variable_value(env, launchers[i].known_by[1])) &&
             !(launchers[i].leader == leader_of_hydra && is_ours(env)))
             it = &launchers[i];
     if (!it)
         return 0;
     ret_node->launcher = it->name;
-    if ((it->agent && number(&found, it->agent, 0, &ret_node->agent)) ||
-        (it->agents && number(&found, it->agents, 1, &ret_node->agents)))
+    if ((it->agent && variable_number(&found, it->agent, 0, &ret_node->agent)) ||
+        (it->agents && variable_number(&found, it->agents, 1, &ret_node->agents)))
         return -1;
-    if (it->node ? number(&found, it->nodes, 1, &ret_node->nodes) || number(&found, it->node, 0, &ret_node->node)
+    if (it->node ? variable_number(&found, it->nodes, 1, &ret_node->nodes) ||
+                       variable_number(&found, it->node, 0, &ret_node->node)
                  : find_by_rank(&found, it))
         return -1;
     if (ret_node->node >= ret_node->nodes)
-        return refuse(&found, it->node);
+        return variable_refuse(&found, it->node);
     return it->leader(&found);
 }

@@ -34,14 +34,14 @@ struct planner {
     cpu_set_t *ids; /* room for numbers of parts */
 };
 
-static int out_of_memory(char *why, size_t size)
+static int bind_out_of_memory(char *why, size_t size)
 {
     snprintf(why, size, "out of memory");
     return -1;
 }
 
 /* "core 3", "cores 4-7"; with the package before it, when it lies in one. */
-static char *describe(enum mu_launch_part part, int package, const char *numbers)
+static char *part_describe(enum mu_launch_part part, int package, const char *numbers)
 {
     static const char *const words[MU_NUM_PARTS][2] = {
         [MU_PART_PACKAGE] = {"package", "packages"},
@@ -144,10 +144,10 @@ static int describe_place(struct planner *p, struct mu_launch_place *place, char
     place->nodes = parts_of_place(p, place, MU_PART_NUMA, &node);
     place->list = mu_cpus_list(place->cpus, place->cpus_size);
     if (numbers)
-        place->where = place->bound ? describe(part, package, numbers) : strdup("not bound");
+        place->where = place->bound ? part_describe(part, package, numbers) : strdup("not bound");
     free(packages);
     free(numbers);
-    return place->where && place->list && place->nodes ? 0 : out_of_memory(why, size);
+    return place->where && place->list && place->nodes ? 0 : bind_out_of_memory(why, size);
 }
 
 int mu_launch_place_describe(const struct mu_launch_machine *machine, enum mu_launch_part part,
@@ -155,14 +155,14 @@ int mu_launch_place_describe(const struct mu_launch_machine *machine, enum mu_la
 {
     struct mu_launch_binding binding = {.bind_to = part};
     struct planner p = {.machine = machine, .binding = &binding, .ids = mu_cpus_new(machine->set_size)};
-    int code = p.ids ? describe_place(&p, place, why, size) : out_of_memory(why, size);
+    int code = p.ids ? describe_place(&p, place, why, size) : bind_out_of_memory(why, size);
 
     CPU_FREE(p.ids);
     return code;
 }
 
 /* Adds to the place every thread of the bind part that the unit lies in. */
-static int widen(const struct planner *p, struct mu_launch_place *place, size_t unit, char *why, size_t size)
+static int place_widen(const struct planner *p, struct mu_launch_place *place, size_t unit, char *why, size_t size)
 {
     const struct mu_launch_thread *first = &p->machine->threads[p->units[unit].first];
     enum mu_launch_part part = p->binding->bind_to;
@@ -184,16 +184,16 @@ static int add_place(struct planner *p, char *why, size_t size)
     place->cpus_size = p->machine->set_size;
     place->cpus = mu_cpus_new(place->cpus_size);
     if (!place->cpus)
-        return out_of_memory(why, size);
+        return bind_out_of_memory(why, size);
     place->bound = 1;
     for (size_t i = 0; i < p->binding->per_task; i++)
-        if (widen(p, place, p->taken[i], why, size))
+        if (place_widen(p, place, p->taken[i], why, size))
             return -1;
     return describe_place(p, place, why, size);
 }
 
 /* Seats in the order of mapping, until there are no more or every task has one. */
-static int make_places(struct planner *p, uint32_t num_tasks, char *why, size_t size)
+static int bind_places_make(struct planner *p, uint32_t num_tasks, char *why, size_t size)
 {
     int more = 1;
 
@@ -260,7 +260,7 @@ static int stay_free(struct mu_launch_plan *plan, char *why, size_t size)
     place->list = list ? list : mu_cpus_list(place->cpus, place->cpus_size);
     place->where = strdup("not bound");
     place->nodes = strdup("-");
-    return place->list && place->where && place->nodes ? 0 : out_of_memory(why, size);
+    return place->list && place->where && place->nodes ? 0 : bind_out_of_memory(why, size);
 }
 
 /* The same on a foreign machine: all of it. */
@@ -272,13 +272,13 @@ static int stay_free_there(struct planner *p, char *why, size_t size)
     place->cpus_size = p->machine->set_size;
     place->cpus = mu_cpus_new(place->cpus_size);
     if (!place->cpus)
-        return out_of_memory(why, size);
+        return bind_out_of_memory(why, size);
     for (size_t i = 0; i < p->machine->num_threads; i++)
         CPU_SET_S(p->machine->threads[i].cpu, place->cpus_size, place->cpus);
     return describe_place(p, place, why, size);
 }
 
-static void planner_done(struct planner *p)
+static void bind_planner_done(struct planner *p)
 {
     free(p->units);
     free(p->taken);
@@ -299,11 +299,11 @@ static int planner_init(struct planner *p, char *why, size_t size)
     p->plan->places = calloc(count, sizeof *p->plan->places);
     if (p->units && p->taken && p->parts && p->cursor && p->ids && p->plan->places)
         return 0;
-    return out_of_memory(why, size);
+    return bind_out_of_memory(why, size);
 }
 
 /* More tasks than places: either they share, or nobody is bound. `unit` is "core" or "hardware thread". */
-static int oversubscribe(struct planner *p, uint32_t num_tasks, const char *unit, char *why, size_t size)
+static int tasks_oversubscribe(struct planner *p, uint32_t num_tasks, const char *unit, char *why, size_t size)
 {
     struct mu_launch_plan *plan = p->plan;
     uint32_t room = plan->num_places, per_task = p->binding->per_task;
@@ -336,7 +336,7 @@ static void count_processors(struct planner *p)
     p->plan->num_processors = (uint32_t)CPU_COUNT_S(size, p->ids);
 }
 
-static int make_plan(struct planner *p, uint32_t num_tasks, char *why, size_t size)
+static int bind_plan_make(struct planner *p, uint32_t num_tasks, char *why, size_t size)
 {
     const char *unit;
 
@@ -348,7 +348,7 @@ static int make_plan(struct planner *p, uint32_t num_tasks, char *why, size_t si
         snprintf(why, size, "hwloc knows no %s on this machine", mu_launch_part_name(p->binding->map_by));
         return -1;
     }
-    if (make_places(p, num_tasks, why, size))
+    if (bind_places_make(p, num_tasks, why, size))
         return -1;
     if (p->plan->num_places == 0) {
         snprintf(why, size, "%u %ss a task (:pe=%u) are more than %s%s has", p->binding->per_task, unit,
@@ -356,7 +356,7 @@ static int make_plan(struct planner *p, uint32_t num_tasks, char *why, size_t si
                  mu_launch_part_name(p->binding->map_by));
         return -1;
     }
-    if (p->plan->num_places < num_tasks && oversubscribe(p, num_tasks, unit, why, size))
+    if (p->plan->num_places < num_tasks && tasks_oversubscribe(p, num_tasks, unit, why, size))
         return -1;
     count_processors(p);
     return 0;
@@ -373,15 +373,15 @@ int mu_launch_plan_make(const struct mu_launch_binding *binding, uint32_t num_ta
     if (!machine)
         machine = &own;
     if (!plan) {
-        out_of_memory(why, size);
+        bind_out_of_memory(why, size);
     } else if (binding->bind_to == MU_PART_MACHINE) {
         plan->places = calloc(1, sizeof *plan->places);
-        code = plan->places ? stay_free(plan, why, size) : out_of_memory(why, size);
+        code = plan->places ? stay_free(plan, why, size) : bind_out_of_memory(why, size);
     } else if (*machine || mu_launch_machine_load(NULL, machine, why, size) == 0) {
         planner.machine = *machine;
         plan->foreign = planner.machine->foreign;
-        code = make_plan(&planner, num_tasks, why, size);
-        planner_done(&planner);
+        code = bind_plan_make(&planner, num_tasks, why, size);
+        bind_planner_done(&planner);
     }
     mu_launch_machine_free(own);
     if (code)

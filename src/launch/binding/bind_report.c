@@ -69,8 +69,8 @@ void mu_launch_verdict_words(const struct mu_launch_report *row, char *words, si
 }
 
 /* The cells of a row. `verified` holds what is put together here. */
-static void cells(const struct mu_launch_report *row, const char *cell[COLUMNS], char number[2][16],
-                  char verified[MU_LAUNCH_ACTUAL + 8])
+static void bind_cells(const struct mu_launch_report *row, const char *cell[COLUMNS], char number[2][16],
+                       char verified[MU_LAUNCH_ACTUAL + 8])
 {
     snprintf(number[0], 16, "%u", row->task);
     snprintf(number[1], 16, row->pid ? "%d" : "-", (int)row->pid);
@@ -105,14 +105,14 @@ void mu_launch_report_print(FILE *out, const struct mu_launch_report *rows, size
     for (int i = 0; i < COLUMNS; i++)
         width[i] = strlen(head[i]);
     for (size_t row = 0; row < count; row++) {
-        cells(&rows[row], cell, number, verified);
+        bind_cells(&rows[row], cell, number, verified);
         for (int i = 0; i < COLUMNS; i++)
             if (strlen(cell[i]) > width[i])
                 width[i] = strlen(cell[i]);
     }
     print_row(out, head, width);
     for (size_t row = 0; row < count; row++) {
-        cells(&rows[row], cell, number, verified);
+        bind_cells(&rows[row], cell, number, verified);
         print_row(out, cell, width);
     }
 }

@@ -147,7 +147,7 @@ static int see_all(struct muster_topology *topology, uint32_t vendor, struct mu_
 
 /* ---- what is hidden ---------------------------------------------------------------------------------------------- */
 
-static const char *value_of(char *const *env, const char *name)
+static const char *environment_value(char *const *env, const char *name)
 {
     size_t len = strlen(name);
 
@@ -172,7 +172,7 @@ static int are_alike(const struct mu_launch_seen *seen)
 /* CUDA's numbers begin with the fastest, unless it is told otherwise. */
 static int is_order_known(const struct mu_launch_seen *all, char *const *env)
 {
-    const char *order = value_of(env, "CUDA_DEVICE_ORDER");
+    const char *order = environment_value(env, "CUDA_DEVICE_ORDER");
 
     return all->count == 0 || is_whole(all->topology, all->list[0], mu_launch_makers[1].vendor) || are_alike(all) ||
            (order && strcmp(order, "PCI_BUS_ID") == 0);
@@ -180,7 +180,7 @@ static int is_order_known(const struct mu_launch_seen *all, char *const *env)
 
 static int hide_by(struct mu_launch_gpus *gpus, const char *name, char *const *env, struct mu_launch_seen *seen)
 {
-    const char *text = value_of(env, name);
+    const char *text = environment_value(env, name);
     int is_known = is_order_known(seen, env);
     size_t length = strlen(gpus->hider);
     struct mu_launch_visible visible;
@@ -202,7 +202,7 @@ static int hide_by(struct mu_launch_gpus *gpus, const char *name, char *const *e
 }
 
 /* All parts of those that are divided: nothing was asked for. */
-static int divide(struct mu_launch_seen *seen)
+static int parts_divide(struct mu_launch_seen *seen)
 {
     size_t devices = muster_topology_num_devices(seen->topology), count = 0;
     size_t *list = calloc(devices + 1, sizeof *list);
@@ -223,21 +223,21 @@ static int divide(struct mu_launch_seen *seen)
     return 0;
 }
 
-static int hide(struct mu_launch_gpus *gpus, char *const *env, struct mu_launch_seen *seen)
+static int gpus_hide(struct mu_launch_gpus *gpus, char *const *env, struct mu_launch_seen *seen)
 {
     int hidden = 0;
 
     for (int stage = 0; stage < MU_LAUNCH_STAGES; stage++)
         for (const char *const *name = gpus->maker->stages[stage]; *name; name++)
-            if (value_of(env, *name)) {
+            if (environment_value(env, *name)) {
                 if (hide_by(gpus, *name, env, seen))
                     return -1;
                 hidden = 1;
                 break;
             }
-    if (!hidden && divide(seen))
+    if (!hidden && parts_divide(seen))
         return -1;
-    if (value_of(env, "MUSTER_RUN_ID") && value_of(env, "MUSTER_GPUS"))
+    if (environment_value(env, "MUSTER_RUN_ID") && environment_value(env, "MUSTER_GPUS"))
         return hide_by(gpus, "MUSTER_GPUS", env, seen);
     return 0;
 }
@@ -255,7 +255,7 @@ static int has_name(const struct mu_launch_gpus *gpus, size_t gpu)
     return *uuid != '\0';
 }
 
-static int fill(struct mu_launch_gpus *gpus, const struct mu_launch_seen *all, const struct mu_launch_seen *seen)
+static int gpus_fill(struct mu_launch_gpus *gpus, const struct mu_launch_seen *all, const struct mu_launch_seen *seen)
 {
     gpus->list = calloc(seen->count + 1, sizeof *gpus->list);
     if (!gpus->list)
@@ -277,7 +277,7 @@ static int fill(struct mu_launch_gpus *gpus, const struct mu_launch_seen *all, c
     return 0;
 }
 
-static int take(struct mu_launch_gpus *gpus, char *const *env)
+static int gpus_take(struct mu_launch_gpus *gpus, char *const *env)
 {
     struct mu_launch_seen all = {.list = NULL}, seen = {.list = NULL};
     const struct mu_launch_maker *maker = mu_launch_makers;
@@ -300,10 +300,10 @@ static int take(struct mu_launch_gpus *gpus, char *const *env)
         }
     }
     if (code == 0 && gpus->maker)
-        code = see_all(gpus->topology, gpus->maker->vendor, &seen) || hide(gpus, env, &seen);
+        code = see_all(gpus->topology, gpus->maker->vendor, &seen) || gpus_hide(gpus, env, &seen);
     if (code == 0 && gpus->maker) {
         leave_out_lost(gpus, &seen);
-        code = fill(gpus, &all, &seen);
+        code = gpus_fill(gpus, &all, &seen);
     }
     free(all.list);
     free(seen.list);
@@ -319,7 +319,7 @@ int mu_launch_gpus_of(struct muster_topology *topology, char *const *env, struct
         muster_topology_free(topology);
     else
         gpus->topology = topology;
-    if (!gpus || take(gpus, env)) {
+    if (!gpus || gpus_take(gpus, env)) {
         mu_launch_gpus_free(gpus);
         snprintf(why, size, "out of memory");
         return -1;

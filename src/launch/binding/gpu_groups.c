@@ -19,7 +19,7 @@ struct dealer {
 };
 
 /* By level, then by how strong the connection is, then by memory node; a GPU and a part of one do not match. */
-static uint64_t distance(const struct mu_launch_gpus *gpus, size_t a, size_t b)
+static uint64_t gpus_distance(const struct mu_launch_gpus *gpus, size_t a, size_t b)
 {
     const struct muster_device *one = gpus->list[a].device, *other = gpus->list[b].device;
     struct muster_link link = muster_topology_link(gpus->topology, gpus->list[a].place, gpus->list[b].place);
@@ -37,12 +37,12 @@ static uint64_t distance_to_group(const struct dealer *d, size_t gpu, size_t gro
 
     for (size_t i = 0; i < count; i++)
         if (d->order[group * d->each + i] != gpu)
-            sum += distance(d->gpus, gpu, d->order[group * d->each + i]);
+            sum += gpus_distance(d->gpus, gpu, d->order[group * d->each + i]);
     return sum;
 }
 
 /* The free GPU that is nearest to the `count` first of the group. */
-static size_t nearest(const struct dealer *d, size_t group, size_t count)
+static size_t nearest_gpu(const struct dealer *d, size_t group, size_t count)
 {
     size_t best = SIZE_MAX;
     uint64_t best_sum = 0;
@@ -66,13 +66,13 @@ static int is_better_exchanged(const struct dealer *d, size_t a, size_t b)
 {
     size_t group_a = a / d->each, group_b = b / d->each, gpu_a = d->order[a], gpu_b = d->order[b];
     uint64_t now = distance_to_group(d, gpu_a, group_a, d->each) + distance_to_group(d, gpu_b, group_b, d->each);
-    uint64_t then = distance_to_group(d, gpu_b, group_a, d->each) - distance(d->gpus, gpu_a, gpu_b) +
-                    distance_to_group(d, gpu_a, group_b, d->each) - distance(d->gpus, gpu_a, gpu_b);
+    uint64_t then = distance_to_group(d, gpu_b, group_a, d->each) - gpus_distance(d->gpus, gpu_a, gpu_b) +
+                    distance_to_group(d, gpu_a, group_b, d->each) - gpus_distance(d->gpus, gpu_a, gpu_b);
 
     return then < now;
 }
 
-static int exchange(struct dealer *d)
+static int gpus_exchange(struct dealer *d)
 {
     int any = 0;
 
@@ -96,7 +96,7 @@ static int compare_places(const void *a, const void *b)
 }
 
 /* Groups in the order of their first GPUs, and each in order. */
-static void sort(struct dealer *d)
+static void groups_sort(struct dealer *d)
 {
     for (size_t group = 0; group < d->groups; group++)
         qsort(d->order + group * d->each, d->each, sizeof *d->order, compare_places);
@@ -112,15 +112,15 @@ int mu_launch_gpu_groups(const struct mu_launch_gpus *gpus, size_t groups, size_
         return -1;
     for (size_t group = 0; group < groups; group++)
         for (size_t i = 0; i < each; i++) {
-            size_t gpu = nearest(&d, group, i);
+            size_t gpu = nearest_gpu(&d, group, i);
 
             d.order[group * each + i] = gpu;
             d.taken[gpu] = 1;
         }
     free(d.taken);
-    for (int round = 0; each > 1 && round < ROUNDS_MAX && exchange(&d); round++)
+    for (int round = 0; each > 1 && round < ROUNDS_MAX && gpus_exchange(&d); round++)
         ;
-    sort(&d);
+    groups_sort(&d);
     return 0;
 }
 

@@ -35,7 +35,7 @@ struct split {
     uint32_t *quota;  /* of the class that is being dealt out */
 };
 
-static int likes(const struct split *s, uint32_t wish, size_t core)
+static int wish_likes(const struct split *s, uint32_t wish, size_t core)
 {
     const struct core *it = &s->cores[core];
 
@@ -62,7 +62,7 @@ static void find_cores(struct split *s)
 static int are_liked_alike(const struct split *s, size_t a, size_t b)
 {
     for (uint32_t wish = 0; wish < s->num_wishes; wish++)
-        if (likes(s, wish, a) != likes(s, wish, b))
+        if (wish_likes(s, wish, a) != wish_likes(s, wish, b))
             return 0;
     return 1;
 }
@@ -74,7 +74,7 @@ static void find_classes(struct split *s)
         size_t class = core;
 
         for (uint32_t wish = 0; wish < s->num_wishes; wish++) {
-            int liked = likes(s, wish, core);
+            int liked = wish_likes(s, wish, core);
 
             s->cores[core].suitors += (uint32_t)liked;
             s->choice[wish] += (uint32_t)liked;
@@ -88,7 +88,7 @@ static void find_classes(struct split *s)
     }
 }
 
-static void give(struct split *s, uint32_t wish, size_t core)
+static void core_give(struct split *s, uint32_t wish, size_t core)
 {
     struct core *it = &s->cores[core];
     size_t size = s->machine->set_size;
@@ -120,7 +120,7 @@ static void deal_class(struct split *s, size_t class)
         if (s->cores[core].class != class)
             continue;
         for (uint32_t wish = 0; wish < s->num_wishes; wish++)
-            if (likes(s, wish, class) && (best == UINT32_MAX || goes_before(s, wish, best)))
+            if (wish_likes(s, wish, class) && (best == UINT32_MAX || goes_before(s, wish, best)))
                 best = wish;
         s->quota[best]++;
         s->got[best]++;
@@ -135,7 +135,7 @@ static void deal_class(struct split *s, size_t class)
     }
 }
 
-static void deal(struct split *s)
+static void cores_deal(struct split *s)
 {
     for (uint32_t suitors = 1; suitors <= s->num_wishes; suitors++)
         for (size_t core = 0; core < s->num_cores; core++)
@@ -144,12 +144,12 @@ static void deal(struct split *s)
 }
 
 /* The core that it would like, not tried yet, whose owner has the most. */
-static size_t richest(const struct split *s, uint32_t wish)
+static size_t richest_core(const struct split *s, uint32_t wish)
 {
     size_t best = SIZE_MAX;
 
     for (size_t core = 0; core < s->num_cores; core++)
-        if (!s->cores[core].tried && likes(s, wish, core) &&
+        if (!s->cores[core].tried && wish_likes(s, wish, core) &&
             (best == SIZE_MAX || s->got[s->cores[core].owner] > s->got[s->cores[best].owner]))
             best = core;
     return best;
@@ -158,7 +158,7 @@ static size_t richest(const struct split *s, uint32_t wish)
 /* One more core, from an owner that has more or finds another. 0: there is none. */
 static int find_one(struct split *s, uint32_t wish)
 {
-    for (size_t core = richest(s, wish); core != SIZE_MAX; core = richest(s, wish)) {
+    for (size_t core = richest_core(s, wish); core != SIZE_MAX; core = richest_core(s, wish)) {
         uint32_t owner = s->cores[core].owner;
 
         s->cores[core].tried = 1;
@@ -172,15 +172,15 @@ static int find_one(struct split *s, uint32_t wish)
     return 0;
 }
 
-static void share(struct split *s, uint32_t wish)
+static void cores_share(struct split *s, uint32_t wish)
 {
     size_t best = SIZE_MAX;
 
     for (size_t core = 0; core < s->num_cores; core++)
-        if (likes(s, wish, core) && (best == SIZE_MAX || s->cores[core].users < s->cores[best].users))
+        if (wish_likes(s, wish, core) && (best == SIZE_MAX || s->cores[core].users < s->cores[best].users))
             best = core;
     if (best != SIZE_MAX)
-        give(s, wish, best);
+        core_give(s, wish, best);
 }
 
 static void hand_out(struct split *s)
@@ -193,10 +193,10 @@ static void hand_out(struct split *s)
         }
     for (size_t core = 0; core < s->num_cores; core++)
         if (s->cores[core].owner != NOBODY)
-            give(s, s->cores[core].owner, core);
+            core_give(s, s->cores[core].owner, core);
     for (uint32_t wish = 0; wish < s->num_wishes; wish++)
         if (s->got[wish] == 0)
-            share(s, wish);
+            cores_share(s, wish);
 }
 
 static void mark_shared(struct split *s)
@@ -219,7 +219,7 @@ int mu_launch_split(const struct mu_launch_machine *machine, struct mu_launch_wi
     if (s.cores && s.choice && s.got && s.quota) {
         find_cores(&s);
         find_classes(&s);
-        deal(&s);
+        cores_deal(&s);
         hand_out(&s);
         mark_shared(&s);
         code = 0;

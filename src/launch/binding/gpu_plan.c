@@ -30,7 +30,7 @@ struct planner {
     int own;
 };
 
-static int out_of_memory(char *why, size_t size)
+static int plan_out_of_memory(char *why, size_t size)
 {
     snprintf(why, size, "out of memory");
     return -1;
@@ -120,7 +120,7 @@ static void choose_visibility(struct planner *p, const struct mu_launch_binding 
 /* ---- processors -------------------------------------------------------------------------------------------------- */
 
 /* Those near the task's GPUs that may be used; all, where none is. */
-static void find_near(struct planner *p, uint32_t task, cpu_set_t *near)
+static void near_gpus_find(struct planner *p, uint32_t task, cpu_set_t *near)
 {
     size_t set_size = p->machine->set_size;
 
@@ -138,7 +138,7 @@ static int make_wishes(struct planner *p, char *why, size_t size)
     p->any = mu_cpus_new(p->machine->set_size);
     p->wishes = calloc(p->num_tasks, sizeof *p->wishes);
     if (!p->any || !p->wishes)
-        return out_of_memory(why, size);
+        return plan_out_of_memory(why, size);
     for (size_t i = 0; i < p->machine->num_threads; i++)
         CPU_SET_S(p->machine->threads[i].cpu, p->machine->set_size, p->any);
     for (uint32_t task = 0; task < p->num_tasks; task++) {
@@ -147,14 +147,14 @@ static int make_wishes(struct planner *p, char *why, size_t size)
         p->wishes[task].near = near;
         p->wishes[task].cpus = mu_cpus_new(p->machine->set_size);
         if (!near || !p->wishes[task].cpus)
-            return out_of_memory(why, size);
-        find_near(p, task, near);
+            return plan_out_of_memory(why, size);
+        near_gpus_find(p, task, near);
     }
     if (p->num_far)
         mu_launch_note(&p->plan->notes,
                        "no processor that may be used is known to be near the GPUs of %u task%s: %s any", p->num_far,
                        s_of(p->num_far), p->num_far == 1 ? "it is given" : "they are given");
-    return mu_launch_split(p->machine, p->wishes, p->num_tasks) ? out_of_memory(why, size) : 0;
+    return mu_launch_split(p->machine, p->wishes, p->num_tasks) ? plan_out_of_memory(why, size) : 0;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -182,7 +182,7 @@ static int find_nodes(struct planner *p, char *why, size_t size)
     }
     free(allowed);
     CPU_FREE(may);
-    return p->nodes && may ? 0 : out_of_memory(why, size);
+    return p->nodes && may ? 0 : plan_out_of_memory(why, size);
 }
 
 static int is_usable(const struct planner *p, int32_t number)
@@ -249,7 +249,7 @@ static int place_memory(const struct planner *p, uint32_t task, struct mu_launch
 enum telling { NAMES, IDS, PLACES };
 
 /* "NAME=a,b,c" of order[first ..]. */
-static char *tell(const struct planner *p, const char *name, enum telling what, size_t first, size_t count)
+static char *variable_tell(const struct planner *p, const char *name, enum telling what, size_t first, size_t count)
 {
     char *text = NULL;
     size_t length;
@@ -286,9 +286,9 @@ static int place_env(const struct planner *p, uint32_t task, struct mu_launch_pl
     if (!place->env)
         return -1;
     place->env[count++] =
-        tell(p, p->gpus->maker->visible, NAMES, p->own ? first : 0, p->own ? p->each : p->groups * p->each);
-    place->env[count++] = tell(p, "MUSTER_GPUS", IDS, first, p->each);
-    place->env[count++] = tell(p, "MUSTER_GPU_ORDINALS", PLACES, first, p->each);
+        variable_tell(p, p->gpus->maker->visible, NAMES, p->own ? first : 0, p->own ? p->each : p->groups * p->each);
+    place->env[count++] = variable_tell(p, "MUSTER_GPUS", IDS, first, p->each);
+    place->env[count++] = variable_tell(p, "MUSTER_GPU_ORDINALS", PLACES, first, p->each);
     if (by_number)
         place->env[count++] = strdup("CUDA_DEVICE_ORDER=PCI_BUS_ID");
     for (size_t i = 0; i < count; i++)
@@ -313,22 +313,22 @@ static int make_place(struct planner *p, uint32_t task, char *why, size_t size)
     place->shares_gpus = task >= p->groups || task + p->groups < p->num_tasks;
     place->gpus = calloc(p->each, sizeof *place->gpus);
     if (!place->gpus)
-        return out_of_memory(why, size);
+        return plan_out_of_memory(why, size);
     memcpy(place->gpus, group_of(p, task), p->each * sizeof *place->gpus);
     place->link = mu_launch_gpu_link(p->gpus, place->gpus, p->each);
     if (place_memory(p, task, place) || place_env(p, task, place))
-        return out_of_memory(why, size);
+        return plan_out_of_memory(why, size);
     return mu_launch_place_describe(p->machine, MU_PART_CORE, place, why, size);
 }
 
-static int make_places(struct planner *p, char *why, size_t size)
+static int gpu_places_make(struct planner *p, char *why, size_t size)
 {
     size_t set_size = p->machine->set_size;
     int any_shared = 0;
 
     p->plan->places = calloc(p->num_tasks, sizeof *p->plan->places);
     if (!p->plan->places)
-        return out_of_memory(why, size);
+        return plan_out_of_memory(why, size);
     CPU_ZERO_S(set_size, p->any);
     for (uint32_t task = 0; task < p->num_tasks; task++) {
         if (make_place(p, task, why, size))
@@ -342,20 +342,20 @@ static int make_places(struct planner *p, char *why, size_t size)
     return 0;
 }
 
-static int make_plan(struct planner *p, const struct mu_launch_binding *binding, char *why, size_t size)
+static int gpu_plan_make(struct planner *p, const struct mu_launch_binding *binding, char *why, size_t size)
 {
     if (count_groups(p, binding, why, size))
         return -1;
     choose_visibility(p, binding);
     p->order = calloc(p->groups * p->each, sizeof *p->order);
     if (!p->order || mu_launch_gpu_groups(p->gpus, p->groups, p->each, p->order))
-        return out_of_memory(why, size);
-    if (make_wishes(p, why, size) || find_nodes(p, why, size) || make_places(p, why, size))
+        return plan_out_of_memory(why, size);
+    if (make_wishes(p, why, size) || find_nodes(p, why, size) || gpu_places_make(p, why, size))
         return -1;
     return 0;
 }
 
-static void planner_done(struct planner *p)
+static void gpu_planner_done(struct planner *p)
 {
     for (uint32_t task = 0; p->wishes && task < p->num_tasks; task++) {
         CPU_FREE((cpu_set_t *)p->wishes[task].near);
@@ -375,15 +375,15 @@ int mu_launch_gpu_plan_make(const struct mu_launch_binding *binding, uint32_t nu
     int code = -1;
 
     if (!p.plan)
-        return out_of_memory(why, size);
+        return plan_out_of_memory(why, size);
     if (*machine || mu_launch_machine_load(NULL, machine, why, size) == 0) {
         p.machine = *machine;
         p.plan->gpus = gpus;
         p.plan->foreign = p.machine->foreign;
         p.plan->notes = gpus->notes;
-        code = make_plan(&p, binding, why, size);
+        code = gpu_plan_make(&p, binding, why, size);
     }
-    planner_done(&p);
+    gpu_planner_done(&p);
     if (code)
         mu_launch_plan_free(p.plan);
     else
@@ -399,7 +399,7 @@ const char *const *mu_launch_plan_dropped(const struct mu_launch_plan *plan)
 /* ---- a command's own variables ----------------------------------------------------------------------------------- */
 
 /* What we say of the variable that `entry` sets; NULL: nothing. */
-static const char *ours(const struct mu_launch_place *place, const char *entry)
+static const char *our_value(const struct mu_launch_place *place, const char *entry)
 {
     size_t len = strcspn(entry, "=");
 
@@ -424,7 +424,7 @@ int mu_launch_gpu_check_env(const struct mu_launch_plan *plan, uint32_t first_ta
 {
     for (; plan->gpus && env && *env; env++)
         for (uint32_t task = first_task; task < first_task + num_tasks; task++) {
-            const char *value = ours(mu_launch_plan_place(plan, task), *env), *own = strchr(*env, '=') + 1;
+            const char *value = our_value(mu_launch_plan_place(plan, task), *env), *own = strchr(*env, '=') + 1;
 
             if (value ? strcmp(value, own) == 0 : !is_dropped(plan->gpus->maker, *env))
                 continue;

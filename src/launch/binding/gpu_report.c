@@ -84,7 +84,7 @@ static FILE *open_environment(pid_t pid)
 }
 
 /* The process's word for the variable that `entry` sets; malloc()ed. "": it is not set. NULL: it cannot be asked. */
-static char *told(pid_t pid, const char *entry)
+static char *process_told(pid_t pid, const char *entry)
 {
     size_t len = strcspn(entry, "="), room = 0;
     char *line = NULL, *value = NULL;
@@ -140,7 +140,7 @@ enum mu_launch_verdict mu_launch_gpu_verify(pid_t pid, const struct mu_launch_pl
 
     for (char **var = place->env; var && *var; var++) {
         const char *name = *var, *wanted = strchr(*var, '=') + 1;
-        char *value = told(pid, name);
+        char *value = process_told(pid, name);
         int differs = value && strcmp(value, wanted) != 0;
 
         if (!value && errno == EACCES) {
@@ -175,7 +175,7 @@ static const struct mu_launch_gpu *gpu_of(const struct mu_launch_report *row, si
     return &row->gpus->list[row->place->gpus[n]];
 }
 
-static void number_of(int32_t number, char *text, size_t size)
+static void number_text(int32_t number, char *text, size_t size)
 {
     if (number < 0)
         snprintf(text, size, "?");
@@ -184,7 +184,7 @@ static void number_of(int32_t number, char *text, size_t size)
 }
 
 /* The cells of the row's n-th GPU; what holds for the whole task stands in its first line only. */
-static void cells(const struct mu_launch_report *row, size_t n, struct texts *t, const char *cell[COLUMNS])
+static void gpu_cells(const struct mu_launch_report *row, size_t n, struct texts *t, const char *cell[COLUMNS])
 {
     const struct muster_device *device = gpu_of(row, n)->device;
     const struct mu_launch_place *place = row->place;
@@ -194,7 +194,7 @@ static void cells(const struct mu_launch_report *row, size_t n, struct texts *t,
     snprintf(t->name, sizeof t->name, "%.60s%s%.24s%s", *device->name ? device->name : device->vendor,
              *device->part_profile ? " " : "", strstr(device->name, " MIG ") ? "" : device->part_profile,
              place->shares_gpus ? " (shared)" : "");
-    number_of(device->numa_node, t->at, sizeof t->at);
+    number_text(device->numa_node, t->at, sizeof t->at);
     cell[7] = t->name;
     cell[8] = device->pci;
     cell[9] = t->at;
@@ -240,7 +240,7 @@ void mu_launch_gpu_report_print(FILE *out, const struct mu_launch_report *rows, 
             print_line(out, head, width);
         for (size_t row = 0; row < count; row++)
             for (size_t n = 0; n < rows[row].place->num_gpus; n++) {
-                cells(&rows[row], n, &texts, cell);
+                gpu_cells(&rows[row], n, &texts, cell);
                 for (int i = 0; i < COLUMNS && !print; i++)
                     if (strlen(cell[i]) > width[i])
                         width[i] = strlen(cell[i]);
@@ -290,7 +290,7 @@ void mu_launch_gpu_print(const struct mu_launch_plan *plan, uint32_t task, FILE 
         const struct muster_device *device = plan->gpus->list[place->gpus[n]].device;
         char at[16], part[40] = "";
 
-        number_of(device->numa_node, at, sizeof at);
+        number_text(device->numa_node, at, sizeof at);
         if (*device->part_profile)
             snprintf(part, sizeof part, " %.32s", device->part_profile);
         fprintf(out, "    on GPU %s%s%s: %s, NUMA %s\n", device->pci, *device->uuid ? " " : "", device->uuid,

@@ -48,7 +48,7 @@ static int read_environment(const char *pid, struct other *other)
     return other->size > 0;
 }
 
-static const char *value_of(const struct other *other, const char *name)
+static const char *other_value(const struct other *other, const char *name)
 {
     size_t len = strlen(name);
 
@@ -59,7 +59,7 @@ static const char *value_of(const struct other *other, const char *name)
 }
 
 /* Whether the list holds the word. */
-static int lists(const char *list, const char *word)
+static int list_has(const char *list, const char *word)
 {
     size_t len = strlen(word);
 
@@ -78,15 +78,15 @@ static const struct mu_launch_gpu *common_gpu(const struct mu_launch_plan *plan,
         for (size_t n = 0; n < plan->places[i].num_gpus; n++) {
             const struct mu_launch_gpu *gpu = &plan->gpus->list[plan->places[i].gpus[n]];
 
-            if (*gpu->id && lists(list, gpu->id))
+            if (*gpu->id && list_has(list, gpu->id))
                 return gpu;
         }
     return NULL;
 }
 
-static void say(const struct other *other, const struct mu_launch_gpu *gpu, struct mu_launch_notes *notes)
+static void other_say(const struct other *other, const struct mu_launch_gpu *gpu, struct mu_launch_notes *notes)
 {
-    const char *job = value_of(other, "MUSTER_JOB"), *task = value_of(other, "MUSTER_TASK_ID");
+    const char *job = other_value(other, "MUSTER_JOB"), *task = other_value(other, "MUSTER_TASK_ID");
 
     mu_launch_note(notes, "GPU %.48s%s%.16s%s has been given to task %.12s of job %.80s (pid %d) as well",
                    *gpu->device->uuid ? gpu->device->uuid : gpu->device->pci, *gpu->device->uuid ? " (" : "",
@@ -108,15 +108,15 @@ void mu_launch_gpu_users(const struct mu_launch_plan *plan, const char *run_id, 
 
         if (!isdigit((unsigned char)entry->d_name[0]) || !read_environment(entry->d_name, &other))
             continue;
-        id = value_of(&other, "MUSTER_RUN_ID");
-        list = value_of(&other, "MUSTER_GPUS");
+        id = other_value(&other, "MUSTER_RUN_ID");
+        list = other_value(&other, "MUSTER_GPUS");
         if (!id || !list || (run_id && strcmp(id, run_id) == 0) || strcmp(id, last) == 0)
             continue;
         gpu = common_gpu(plan, list);
         if (!gpu)
             continue;
         snprintf(last, sizeof last, "%s", id);
-        say(&other, gpu, notes);
+        other_say(&other, gpu, notes);
     }
     if (folder)
         closedir(folder);

@@ -133,7 +133,7 @@ static size_t find_entry(const struct mu_launch_seen *seen, const char *entry, s
     return found == NONE ? NONE : mu_launch_first_part(seen->topology, found);
 }
 
-static int contains(const size_t *list, size_t count, size_t place)
+static int place_is_among(const size_t *list, size_t count, size_t place)
 {
     for (size_t i = 0; i < count; i++)
         if (list[i] == place)
@@ -156,7 +156,7 @@ int mu_launch_visible(const char *text, struct mu_launch_seen *seen, struct mu_l
         while (len > 0 && entry[len - 1] == ' ')
             len--;
         place = find_entry(seen, entry, len, ret_visible);
-        if (place == NONE || contains(picked, count, place)) {
+        if (place == NONE || place_is_among(picked, count, place)) {
             ret_visible->odd = entry;
             break;
         }

@@ -74,7 +74,7 @@ static unsigned num_objects(struct tree *tree, hwloc_obj_type_t type)
     return depth == HWLOC_TYPE_DEPTH_UNKNOWN ? 0 : tree->hwloc.hwloc_get_nbobjs_by_depth(tree->topology, depth);
 }
 
-static hwloc_obj_t object(struct tree *tree, hwloc_obj_type_t type, unsigned index)
+static hwloc_obj_t object_of(struct tree *tree, hwloc_obj_type_t type, unsigned index)
 {
     return tree->hwloc.hwloc_get_obj_by_depth(tree->topology, tree->hwloc.hwloc_get_type_depth(tree->topology, type),
                                               index);
@@ -86,7 +86,7 @@ static int numa_of(struct tree *tree, unsigned cpu)
     int found = -1, least = 0;
 
     for (unsigned i = 0; i < num_objects(tree, HWLOC_OBJ_NUMANODE); i++) {
-        hwloc_obj_t node = object(tree, HWLOC_OBJ_NUMANODE, i);
+        hwloc_obj_t node = object_of(tree, HWLOC_OBJ_NUMANODE, i);
         int weight;
 
         if (!tree->hwloc.hwloc_bitmap_isset(node->cpuset, cpu))
@@ -121,7 +121,8 @@ static struct mu_launch_thread thread_of(struct tree *tree, hwloc_obj_t pu)
     return thread;
 }
 
-static int fill(struct mu_launch_machine *machine, struct tree *tree, const cpu_set_t *allowed, size_t allowed_size)
+static int machine_fill(struct mu_launch_machine *machine, struct tree *tree, const cpu_set_t *allowed,
+                        size_t allowed_size)
 {
     unsigned count = num_objects(tree, HWLOC_OBJ_PU);
     size_t bits = CPU_SETSIZE;
@@ -130,7 +131,7 @@ static int fill(struct mu_launch_machine *machine, struct tree *tree, const cpu_
     if (!machine->threads)
         return -1;
     for (unsigned i = 0; i < count; i++) {
-        hwloc_obj_t pu = object(tree, HWLOC_OBJ_PU, i);
+        hwloc_obj_t pu = object_of(tree, HWLOC_OBJ_PU, i);
 
         if (pu->os_index >= MU_CPUS_MAX)
             continue;
@@ -146,8 +147,8 @@ static int fill(struct mu_launch_machine *machine, struct tree *tree, const cpu_
     return 0;
 }
 
-static int load(struct mu_launch_machine *machine, struct tree *tree, const struct mu_launch_source *source, char *why,
-                size_t size)
+static int machine_load(struct mu_launch_machine *machine, struct tree *tree, const struct mu_launch_source *source,
+                        char *why, size_t size)
 {
     const cpu_set_t *allowed = source->allowed;
     size_t allowed_size = source->allowed_size;
@@ -165,7 +166,7 @@ static int load(struct mu_launch_machine *machine, struct tree *tree, const stru
         }
         allowed = own;
     }
-    code = fill(machine, tree, allowed, allowed_size);
+    code = machine_fill(machine, tree, allowed, allowed_size);
     CPU_FREE(own);
     if (code)
         snprintf(why, size, "out of memory");
@@ -188,7 +189,7 @@ int mu_launch_machine_load(const struct mu_launch_source *source, struct mu_laun
         return -1;
     machine = calloc(1, sizeof *machine);
     if (machine)
-        code = load(machine, &tree, source, why, size);
+        code = machine_load(machine, &tree, source, why, size);
     else
         snprintf(why, size, "out of memory");
     if (tree.topology)

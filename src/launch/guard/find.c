@@ -21,7 +21,7 @@ int mu_guard_lock(int table_fd, int type)
     return fcntl(table_fd, F_OFD_SETLK, &lock);
 }
 
-static size_t size_of(const struct mu_guard_table *table)
+static size_t table_size(const struct mu_guard_table *table)
 {
     return mu_guard_table_size(table->num_tasks, table->num_commands);
 }
@@ -34,7 +34,7 @@ struct mu_guard_table *mu_guard_map(int fd)
     if (size < (off_t)sizeof *table)
         return NULL;
     table = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (table == MAP_FAILED || (size_t)size != size_of(table))
+    if (table == MAP_FAILED || (size_t)size != table_size(table))
         return NULL;
     return table;
 }
@@ -82,7 +82,7 @@ static struct mu_guard_table *table_of(const char *pid, const char *job, pid_t l
     table = mu_guard_map(fd);
     if (table && (strcmp(table->job, job) != 0 || table->launcher != launcher ||
                   table->num_tasks != num_tasks)) { /* not of the segment that we have */
-        munmap(table, size_of(table));
+        munmap(table, table_size(table));
         table = NULL;
     }
     if (table)
@@ -94,7 +94,7 @@ static struct mu_guard_table *table_of(const char *pid, const char *job, pid_t l
 
 /* Among the children of the launcher, of which the guard is one of the first, where it lives and the kernel lists them.
  */
-static struct mu_guard_table *find_near(const char *job, pid_t launcher, uint32_t num_tasks, int *ret_fd)
+static struct mu_guard_table *table_find_near(const char *job, pid_t launcher, uint32_t num_tasks, int *ret_fd)
 {
     struct mu_guard_table *table = NULL;
     char path[64], list[4096], *save;
@@ -130,7 +130,7 @@ int mu_launch_guard_tasks(const char *job, pid_t launcher, uint32_t num_tasks, p
 {
     int fd = -1;
     pid_t guard;
-    struct mu_guard_table *table = find_near(job, launcher, num_tasks, &fd);
+    struct mu_guard_table *table = table_find_near(job, launcher, num_tasks, &fd);
     char run_id[sizeof table->run_id];
 
     if (!table)
@@ -145,7 +145,7 @@ int mu_launch_guard_tasks(const char *job, pid_t launcher, uint32_t num_tasks, p
         /* A number may be somebody else's by now, once nobody reaps the task under it. */
         ret_pids[i] = pid > 0 && (mu_launch_parent(pid) == launcher || mu_launch_bears_mark(pid, run_id)) ? pid : 0;
     }
-    munmap(table, size_of(table));
+    munmap(table, table_size(table));
     return 0;
 }
 
@@ -170,7 +170,7 @@ int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, st
     ret_orphans->pids = calloc(table->num_tasks, sizeof *ret_orphans->pids);
     for (uint32_t i = 0; ret_orphans->pids && i < table->num_tasks; i++)
         ret_orphans->pids[i] = table->groups[i];
-    munmap(table, size_of(table));
+    munmap(table, table_size(table));
     return ret_orphans->pids ? 0 : -1;
 }
 
@@ -181,5 +181,5 @@ void mu_launch_guard_over(const struct mu_launch_orphans *orphans)
     if (!table)
         return;
     table->over = 1;
-    munmap(table, size_of(table));
+    munmap(table, table_size(table));
 }

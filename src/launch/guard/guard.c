@@ -140,7 +140,7 @@ static pid_t begin_sleeper(struct mu_launch_guard *guard)
 /* ---- either -------------------------------------------------------------------------------------------------------
  */
 
-static int start(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
+static int guard_start(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
 {
     pid_t pid;
 
@@ -204,7 +204,7 @@ int mu_launch_guard_settle(struct mu_launch_guard *guard, struct mu_launch_failu
     return mu_launch_guard_restart(guard, ret_failure);
 }
 
-static void release(struct mu_launch_guard *guard)
+static void guard_release(struct mu_launch_guard *guard)
 {
     if (guard->table)
         munmap(guard->table, guard->table_size);
@@ -226,7 +226,7 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
         return -1;
     guard->table_fd = guard->launcher_fd = -1;
     if (mu_launch_env_init(&guard->env, environ, NULL)) {
-        release(guard);
+        guard_release(guard);
         return -1;
     }
     guard->table_size = mu_guard_table_size(ward->num_tasks, ward->num_commands);
@@ -242,7 +242,7 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     if (!guard->table || guard->table == MAP_FAILED) {
         ret_failure->error = errno;
         guard->table = NULL;
-        release(guard);
+        guard_release(guard);
         return -1;
     }
     guard->table->launcher = getpid();
@@ -256,8 +256,8 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     snprintf(guard->table->run_id, sizeof guard->table->run_id, "%s", ward->run_id);
     if (ward->files.rlim_cur >= SLEEPER_FILES)
         find_sleeper(guard);
-    if (start(guard, ret_failure)) {
-        release(guard);
+    if (guard_start(guard, ret_failure)) {
+        guard_release(guard);
         return -1;
     }
     *ret_guard = guard;
@@ -340,7 +340,7 @@ void mu_launch_guard_socket(struct mu_launch_guard *guard, enum mu_launch_socket
 
 int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
 {
-    int rc = start(guard, ret_failure);
+    int rc = guard_start(guard, ret_failure);
 
     mu_launch_guard_await(guard); /* there is a segment to remove, so it is not to die with our process group */
     return rc;
@@ -357,5 +357,5 @@ void mu_launch_guard_free(struct mu_launch_guard *guard)
     if (!guard)
         return;
     mu_launch_guard_reap(guard);
-    release(guard);
+    guard_release(guard);
 }

@@ -101,7 +101,7 @@ static void end_all(const struct mu_launch_mark *mark)
  * The tasks that go on without their launcher: their number; with `wait` sleep until the last of them has ended. One
  * after the other: however many they are, one descriptor will do.
  */
-static uint32_t outlive(const struct mu_guard_table *table, int wait)
+static uint32_t tasks_outlive(const struct mu_guard_table *table, int wait)
 {
     uint32_t alive = 0;
 
@@ -178,7 +178,7 @@ static uint32_t await_commands(const struct mu_guard_table *table, uint64_t pati
  * The other hosts' agents have been told of the end by who adopted the job, or find that nobody leads them. Where a
  * command is the agent itself and is killed before that, the guard there waits for an adopter, and tasks go on.
  */
-static void part(const struct mu_guard_table *table)
+static void hosts_part(const struct mu_guard_table *table)
 {
     struct mu_launch_mark mark = mark_of(table, table->num_tasks + table->num_commands);
 
@@ -190,7 +190,7 @@ static void part(const struct mu_guard_table *table)
     end_all(&mark);
 }
 
-static void say(const struct mu_guard_table *table, const char *what)
+static void guard_say(const struct mu_guard_table *table, const char *what)
 {
     struct pollfd err = {.fd = 2, .events = POLLOUT};
 
@@ -239,25 +239,25 @@ static int let_survive(const struct mu_guard_table *table, int table_fd)
 {
     char what[400];
 
-    if (!table->survive || (!table->has_part && outlive(table, 0) == 0))
+    if (!table->survive || (!table->has_part && tasks_outlive(table, 0) == 0))
         return 0;
     if (!table->has_part) {
-        say(table, "go on; 'muster agent --adopt' takes them over");
-        outlive(table, 1);
+        guard_say(table, "go on; 'muster agent --adopt' takes them over");
+        tasks_outlive(table, 1);
         while (mu_guard_lock(table_fd, F_WRLCK)) /* an adopter cleans up, and may die in it */
             poll(NULL, 0, ADOPTER_PAUSE_MS);
         return 1;
     }
     snprintf(what, sizeof what, "go on for %.6g s, in which 'muster agent --adopt %s' on this host takes them over",
              (double)table->part.adopt_ns / 1e9, table->job);
-    say(table, what);
+    guard_say(table, what);
     await_adopters(table, table_fd);
     if (!table->over && !told_to_end)
-        say(table, "are ended: nobody has adopted it in time");
+        guard_say(table, "are ended: nobody has adopted it in time");
     return 1;
 }
 
-static int watch(const struct mu_guard_table *table, int table_fd, int launcher_fd)
+static int launcher_watch(const struct mu_guard_table *table, int table_fd, int launcher_fd)
 {
     struct pollfd pfd = {.fd = launcher_fd, .events = POLLIN};
     struct mu_launch_mark mark;
@@ -274,9 +274,9 @@ static int watch(const struct mu_guard_table *table, int table_fd, int launcher_
     remove_sockets(table);
     removed = table->file && mu_segment_remove_exactly(table->job, table->device, table->file);
     if (!said)
-        say(table, removed ? "are ended, its segment is removed" : "are ended");
+        guard_say(table, removed ? "are ended, its segment is removed" : "are ended");
     if (parts)
-        part(table);
+        hosts_part(table);
     return 0;
 }
 
@@ -284,7 +284,7 @@ int mu_guard_forked(struct mu_guard_table *table, int table_fd, int launcher_fd,
 {
     settle_forked(table, table_fd, launcher_fd, environment);
     mprotect(table, mu_guard_table_size(table->num_tasks, table->num_commands), PROT_READ);
-    return watch(table, table_fd, launcher_fd);
+    return launcher_watch(table, table_fd, launcher_fd);
 }
 
 int mu_launch_guard_main(void)
@@ -302,5 +302,5 @@ int mu_launch_guard_main(void)
     settle_signals(table);
     close(MU_GUARD_EXE_FD);
     mprotect(table, mu_guard_table_size(table->num_tasks, table->num_commands), PROT_READ);
-    return watch(table, MU_GUARD_TABLE_FD, MU_GUARD_LAUNCHER_FD);
+    return launcher_watch(table, MU_GUARD_TABLE_FD, MU_GUARD_LAUNCHER_FD);
 }

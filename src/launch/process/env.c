@@ -145,7 +145,7 @@ _Static_assert(NUM_PER_TASK < NUM_VARIABLES, "some are the same for all");
 /* Without it JAX, which believes to be under Open MPI, takes the one GPU with the task's number. */
 static const char ordinals[] = "MUSTER_GPU_ORDINALS", devices[] = "JAX_LOCAL_DEVICE_IDS";
 
-static const struct variable *find(const char *name, size_t len)
+static const struct variable *variable_find(const char *name, size_t len)
 {
     for (size_t i = 0; i < NUM_VARIABLES; i++)
         if (strlen(variables[i].name) == len && memcmp(variables[i].name, name, len) == 0)
@@ -155,7 +155,7 @@ static const struct variable *find(const char *name, size_t len)
 
 int mu_launch_env_is_ours(const char *name, size_t len)
 {
-    const struct variable *v = find(name, len);
+    const struct variable *v = variable_find(name, len);
 
     return v && v->unless_set == ALWAYS;
 }
@@ -167,7 +167,7 @@ static int is_stores(const struct variable *v)
 
 int mu_launch_env_is_stores(const char *name, size_t len)
 {
-    const struct variable *v = find(name, len);
+    const struct variable *v = variable_find(name, len);
 
     return v && is_stores(v);
 }
@@ -188,7 +188,7 @@ static const char *set_in(char *const *list, const char *entry, size_t len)
     return last;
 }
 
-static int add(struct mu_launch_env *env, char *text)
+static int variable_add(struct mu_launch_env *env, char *text)
 {
     if (!text)
         return -1;
@@ -197,7 +197,7 @@ static int add(struct mu_launch_env *env, char *text)
 }
 
 /* Where the tasks of the job meet. */
-static const char *master(const struct mu_launch_job *job)
+static const char *master_address(const struct mu_launch_job *job)
 {
     return job->part.nodes ? job->part.master : "127.0.0.1";
 }
@@ -209,7 +209,7 @@ static int print_address(const struct variable *v, const struct mu_launch_job *j
     int is_ip6 = host && *host == '[';
 
     if (!colon)
-        return asprintf(ret_text, "%s=%s", v->name, master(job));
+        return asprintf(ret_text, "%s=%s", v->name, master_address(job));
     if (colon == host) /* ":4711", in a dry run */
         return asprintf(ret_text, "%s=127.0.0.1", v->name);
     return asprintf(ret_text, "%s=%.*s", v->name, (int)(colon - host) - 2 * is_ip6, host + is_ip6);
@@ -229,9 +229,9 @@ static uint32_t tasks_here(const struct mu_launch_job *job)
     return job->part.nodes ? job->part.tasks : job->num_tasks;
 }
 
-static char *entry(const struct variable *v, const struct mu_launch_job *job)
+static char *variable_entry(const struct variable *v, const struct mu_launch_job *job)
 {
-    const char *endpoint = strchr(master(job), ':') ? "%s=[%s]:%u" : "%s=%s:%u";
+    const char *endpoint = strchr(master_address(job), ':') ? "%s=[%s]:%u" : "%s=%s:%u";
     char *text = NULL;
     int rc = -1;
 
@@ -261,7 +261,7 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
     case VERSION: rc = asprintf(&text, "%s=4.1", v->name); break;
     case ENDPOINT:
         rc = job->grpc ? asprintf(&text, "%s=%s", v->name, job->grpc)
-                       : asprintf(&text, endpoint, v->name, master(job), job->ports[1]);
+                       : asprintf(&text, endpoint, v->name, master_address(job), job->ports[1]);
         break;
     case BINDING: /* with ours before them: of the idle one that process 0 starts all the same */
         rc = asprintf(&text, "%s=127.0.0.1:%u", v->name, job->grpc ? 0 : job->ports[1]);
@@ -369,7 +369,7 @@ static int spare_proxy(struct mu_launch_env *env, const struct mu_launch_job *jo
             env->vars[i] = text;
             return 0;
         }
-    return add(env, text);
+    return variable_add(env, text);
 }
 
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job)
@@ -388,10 +388,11 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     env->vars = calloc(count + NUM_VARIABLES + 2, sizeof *env->vars);
     if (!env->vars)
         return -1;
-    if (job && add(env, entry(find("MUSTER_RUN_ID", 13), job))) /* first: it is what a process is found by */
+    if (job && variable_add(env, variable_entry(variable_find("MUSTER_RUN_ID", 13),
+                                                job))) /* first: it is what a process is found by */
         return -1;
     for (char **list = base; *list; list++) {
-        const struct variable *v = find(*list, name_len(*list));
+        const struct variable *v = variable_find(*list, name_len(*list));
 
         if (job && mu_launch_family_told(*list, nested || job->serves_mpi))
             continue;
@@ -403,12 +404,12 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
         }
         if (v && job && is_served(v, job))
             continue;
-        if (!set_in(own, *list, name_len(*list)) && !is_replaced(job, *list) && add(env, strdup(*list)))
+        if (!set_in(own, *list, name_len(*list)) && !is_replaced(job, *list) && variable_add(env, strdup(*list)))
             return -1;
     }
     for (char *const *list = own; list && *list; list++)
         if (set_in(own, *list, name_len(*list)) == *list && !is_replaced(job, *list) &&
-            add(env, strdup(*list))) /* the last one counts */
+            variable_add(env, strdup(*list))) /* the last one counts */
             return -1;
     if (!job)
         return 0;
@@ -417,7 +418,7 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     for (size_t i = NUM_PER_TASK; i < NUM_VARIABLES; i++) {
         const struct variable *v = &variables[i];
 
-        if (is_due(env, job, v) && add(env, entry(v, job)))
+        if (is_due(env, job, v) && variable_add(env, variable_entry(v, job)))
             return -1;
     }
     if (spare_proxy(env, job))
@@ -483,7 +484,7 @@ char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uin
 void mu_launch_env_print(const struct mu_launch_env *env, char *const *vars, FILE *out)
 {
     for (char *const *var = vars; *var; var++)
-        if (find(*var, name_len(*var)) || var >= vars + env->count + NUM_PER_TASK ||
+        if (variable_find(*var, name_len(*var)) || var >= vars + env->count + NUM_PER_TASK ||
             (env->spares_proxy && strncmp(*var, "no_grpc_proxy=", 14) == 0))
             fprintf(out, "    %s\n", *var);
 }

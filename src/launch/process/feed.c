@@ -43,7 +43,7 @@ struct mu_launch_feed {
 };
 
 /* The reader is done with its piece. */
-static void advance(struct mu_launch_feed *feed, struct reader *reader)
+static void reader_advance(struct mu_launch_feed *feed, struct reader *reader)
 {
     struct piece *piece = reader->piece;
 
@@ -61,10 +61,10 @@ static void advance(struct mu_launch_feed *feed, struct reader *reader)
     }
 }
 
-static void drop(struct mu_launch_feed *feed, struct reader *reader)
+static void reader_drop(struct mu_launch_feed *feed, struct reader *reader)
 {
     while (reader->piece)
-        advance(feed, reader);
+        reader_advance(feed, reader);
     close(reader->fd);
     reader->fd = -1;
     feed->live--;
@@ -80,15 +80,15 @@ static void write_to(struct mu_launch_feed *feed, struct reader *reader)
         if (n < 0 && errno == EAGAIN)
             return;
         if (n < 0) {
-            drop(feed, reader); /* EPIPE: it reads no more */
+            reader_drop(feed, reader); /* EPIPE: it reads no more */
             return;
         }
         reader->at += (size_t)n;
         if (reader->at == reader->piece->len)
-            advance(feed, reader);
+            reader_advance(feed, reader);
     }
     if (feed->ended)
-        drop(feed, reader);
+        reader_drop(feed, reader);
 }
 
 static void take_input(struct mu_launch_feed *feed)
@@ -136,14 +136,14 @@ static void *feed_main(void *arg)
             if (feed->readers[i].fd < 0)
                 continue;
             if (polls[i + 2].revents & POLLERR)
-                drop(feed, &feed->readers[i]);
+                reader_drop(feed, &feed->readers[i]);
             else if (feed->readers[i].piece || feed->ended)
                 write_to(feed, &feed->readers[i]);
         }
     }
     for (uint32_t i = 0; i < feed->num_readers; i++)
         if (feed->readers[i].fd >= 0)
-            drop(feed, &feed->readers[i]);
+            reader_drop(feed, &feed->readers[i]);
     free(polls);
     return NULL;
 }

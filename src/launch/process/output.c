@@ -32,7 +32,7 @@
 
 enum { JOIN_NS = 50000000 };
 
-static void release(struct mu_launch_output *output)
+static void output_release(struct mu_launch_output *output)
 {
     for (struct mu_output_stream *stream = output->streams, *next; stream; stream = next) {
         next = stream->next;
@@ -63,7 +63,7 @@ int mu_launch_output_start(const struct mu_launch_output_options *options, struc
     if (output->epoll_fd < 0 || output->event_fd < 0 ||
         epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, output->event_fd, &event)) {
         error = errno;
-        release(output);
+        output_release(output);
         errno = error;
         return -1;
     }
@@ -116,7 +116,7 @@ static void set_prefix(const struct mu_launch_output *output, struct mu_output_s
 }
 
 /* What is left of it for a task's lines. */
-static struct mu_launch_size size_of(const struct mu_launch_output *output, const struct mu_output_stream *stream)
+static struct mu_launch_size output_size(const struct mu_launch_output *output, const struct mu_output_stream *stream)
 {
     struct mu_launch_size size = output->options.size;
 
@@ -130,17 +130,17 @@ void mu_launch_output_resize(struct mu_launch_output *output, struct mu_launch_s
     output->options.size = size;
     for (struct mu_output_stream *stream = output->streams; stream; stream = stream->next)
         if (stream->is_terminal && stream->fd >= 0)
-            mu_launch_pty_resize(stream->fd, size_of(output, stream));
+            mu_launch_pty_resize(stream->fd, output_size(output, stream));
     pthread_mutex_unlock(&output->lock);
 }
 
 /* The stream, freed where it fails. */
-static int add(struct mu_launch_output *output, struct mu_output_stream *stream, int *ret_fd)
+static int stream_add(struct mu_launch_output *output, struct mu_output_stream *stream, int *ret_fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = stream};
     int ends[2];
 
-    if (stream->is_terminal ? mu_launch_pty_open(size_of(output, stream), ends) : pipe2(ends, O_CLOEXEC)) {
+    if (stream->is_terminal ? mu_launch_pty_open(output_size(output, stream), ends) : pipe2(ends, O_CLOEXEC)) {
         free(stream);
         return -1;
     }
@@ -173,7 +173,7 @@ int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int 
     stream->task_id = task_id;
     stream->is_terminal = output->options.pty;
     set_prefix(output, stream);
-    return add(output, stream, ret_fd);
+    return stream_add(output, stream, ret_fd);
 }
 
 int mu_launch_output_pass(struct mu_launch_output *output, uint32_t host, int out, int lines, int *ret_fd)
@@ -187,10 +187,10 @@ int mu_launch_output_pass(struct mu_launch_output *output, uint32_t host, int ou
     stream->task_id = host;
     stream->is_passed = 1;
     stream->lines = lines;
-    return add(output, stream, ret_fd);
+    return stream_add(output, stream, ret_fd);
 }
 
-static void wake(struct mu_launch_output *output)
+static void output_wake(struct mu_launch_output *output)
 {
     uint64_t one = 1;
 
@@ -223,7 +223,7 @@ int mu_launch_output_explain(struct mu_launch_output *output, uint32_t id, int i
         stream->sentence = text;
     }
     pthread_mutex_unlock(&output->lock);
-    wake(output);
+    output_wake(output);
     if (!stream)
         free(text);
     return stream ? 0 : -1;
@@ -236,7 +236,7 @@ void mu_launch_output_end(struct mu_launch_output *output)
     pthread_mutex_lock(&output->lock);
     output->finished = 1;
     pthread_mutex_unlock(&output->lock);
-    wake(output);
+    output_wake(output);
 }
 
 /* 0: the thread has ended. By the wall clock, which may be set, so a short time each. */
@@ -267,6 +267,6 @@ int mu_launch_output_finish(struct mu_launch_output *output, uint64_t until_ns)
     else if (until_ns == UINT64_MAX ? pthread_join(output->thread, NULL) : join_until(output->thread, until_ns))
         return -1; /* it may write when somebody reads: all that it uses stays until the process ends */
     lost = output->lost;
-    release(output);
+    output_release(output);
     return lost;
 }

@@ -15,7 +15,7 @@
 
 enum { TAIL_SIZE = 8192, TAIL_READS = 64 };
 
-static int reserve(char **buffer, size_t *cap, size_t need)
+static int buffer_reserve(char **buffer, size_t *cap, size_t need)
 {
     size_t size = *cap ? *cap : 256;
     char *more;
@@ -53,18 +53,18 @@ static int write_all(int fd, const char *data, size_t len)
 }
 
 /* errno's words, and what can be done. */
-static const char *reason(void)
+static const char *error_reason(void)
 {
     return errno == EFBIG ? "File too large (raise the limit: 'ulimit -f')" : strerror(errno);
 }
 
-static void forward(struct mu_launch_output *output, int fd, const char *data, size_t len)
+static void output_forward(struct mu_launch_output *output, int fd, const char *data, size_t len)
 {
     if (len > 0 && !output->broken[fd] && write_all(fd, data, len)) {
         output->broken[fd] = 1;
         output->lost |= errno != EPIPE; /* whose reader is gone wants no more */
         if (fd == 1 && errno != EPIPE)
-            dprintf(2, "muster run: cannot write standard output: %s: the tasks' output is lost\n", reason());
+            dprintf(2, "muster run: cannot write standard output: %s: the tasks' output is lost\n", error_reason());
     }
     if (len > 0 && fd == 2)
         output->midline = data[len - 1] != '\n';
@@ -76,7 +76,7 @@ static void put_line(struct mu_launch_output *output, struct mu_output_stream *s
 {
     size_t need = stream->prefix_len + stream->len + rest_len + 1;
 
-    if (reserve(&output->out, &output->out_cap, output->out_len + need))
+    if (buffer_reserve(&output->out, &output->out_cap, output->out_len + need))
         return; /* out of memory: this line is lost, the job is not */
     memcpy(output->out + output->out_len, stream->prefix, stream->prefix_len);
     output->out_len += stream->prefix_len;
@@ -99,13 +99,14 @@ static void take_lines(struct mu_launch_output *output, struct mu_output_stream 
         len -= (size_t)(newline - data) + 1;
         data = newline + 1;
     }
-    if (len > 0 && (stream->len + len > MU_LAUNCH_LINE_MAX || reserve(&stream->line, &stream->cap, stream->len + len)))
+    if (len > 0 &&
+        (stream->len + len > MU_LAUNCH_LINE_MAX || buffer_reserve(&stream->line, &stream->cap, stream->len + len)))
         put_line(output, stream, data, len); /* too long for one line */
     else if (len > 0) {
         memcpy(stream->line + stream->len, data, len);
         stream->len += len;
     }
-    forward(output, stream->out, output->out, output->out_len);
+    output_forward(output, stream->out, output->out, output->out_len);
 }
 
 static void keep_tail(struct mu_output_stream *stream, const char *data, size_t len)
@@ -132,7 +133,7 @@ static void keep_tail(struct mu_output_stream *stream, const char *data, size_t 
 
 static void lose_file(struct mu_launch_output *output, struct mu_output_stream *stream)
 {
-    const char *why = reason();
+    const char *why = error_reason();
     char self[40], path[4096];
     ssize_t n;
 
@@ -152,7 +153,7 @@ static int is_hidden(const struct mu_launch_output *output, const struct mu_outp
     return output->options.hidden && !stream->is_passed;
 }
 
-static void take(struct mu_launch_output *output, struct mu_output_stream *stream, const char *data, size_t len)
+static void output_take(struct mu_launch_output *output, struct mu_output_stream *stream, const char *data, size_t len)
 {
     if (stream->file >= 0 && write_all(stream->file, data, len))
         lose_file(output, stream);
@@ -163,7 +164,7 @@ static void take(struct mu_launch_output *output, struct mu_output_stream *strea
     if (stream->lines)
         take_lines(output, stream, data, len);
     else
-        forward(output, stream->out, data, len);
+        output_forward(output, stream->out, data, len);
 }
 
 void mu_output_free_stream(struct mu_output_stream *stream)
@@ -195,7 +196,7 @@ void mu_output_end_stream(struct mu_launch_output *output, struct mu_output_stre
     if (stream->len) {
         output->out_len = 0;
         put_line(output, stream, "", 0);
-        forward(output, stream->out, output->out, output->out_len);
+        output_forward(output, stream->out, output->out, output->out_len);
     }
     /* By hand: a task being spawned may hold the pipe for a moment longer, and closing alone would leave it in. */
     epoll_ctl(output->epoll_fd, EPOLL_CTL_DEL, stream->fd, NULL);
@@ -213,14 +214,14 @@ void mu_output_end_stream(struct mu_launch_output *output, struct mu_output_stre
 }
 
 /* Read once. 1: there may be more. */
-static int serve(struct mu_launch_output *output, struct mu_output_stream *stream)
+static int stream_serve(struct mu_launch_output *output, struct mu_output_stream *stream)
 {
     ssize_t n = stream->fd < 0 ? -1 : read(stream->fd, output->input, MU_OUTPUT_READ);
 
     if (stream->fd < 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
         return 0;
     if (n > 0)
-        take(output, stream, output->input, (size_t)n);
+        output_take(output, stream, output->input, (size_t)n);
     if (n > 0 && ((!output->broken[stream->out] && !is_hidden(output, stream)) || stream->file >= 0))
         return 1;
     mu_output_end_stream(output, stream);
@@ -233,7 +234,7 @@ static void say_tail(struct mu_launch_output *output, struct mu_output_stream *s
     char *text;
     size_t len;
 
-    for (int i = 0; i < TAIL_READS && serve(output, stream); i++)
+    for (int i = 0; i < TAIL_READS && stream_serve(output, stream); i++)
         ;
     tail = (struct mu_launch_tail){stream->tail,
                                    stream->tail_len,
@@ -244,9 +245,9 @@ static void say_tail(struct mu_launch_output *output, struct mu_output_stream *s
     text = sentence ? mu_launch_tail_last(&tail, sentence, &stream->explained, &len)
                     : mu_launch_tail_text(&tail, stream->explained, &len);
     if (text && output->midline)
-        forward(output, 2, "\n", 1);
+        output_forward(output, 2, "\n", 1);
     if (text)
-        forward(output, 2, text, len);
+        output_forward(output, 2, text, len);
     free(text);
 }
 
@@ -296,7 +297,7 @@ void *mu_output_main(void *arg)
             uint64_t value;
 
             if (events[i].data.ptr)
-                serve(output, events[i].data.ptr);
+                stream_serve(output, events[i].data.ptr);
             else
                 (void)!read(output->event_fd, &value, sizeof value);
         }

@@ -20,7 +20,7 @@
 #define TIOCGPTPEER _IO('T', 0x41)
 #endif
 
-static uint16_t number_in(const char *name, uint16_t otherwise)
+static uint16_t size_variable(const char *name, uint16_t otherwise)
 {
     const char *text = getenv(name);
     unsigned long number = text ? strtoul(text, NULL, 10) : 0;
@@ -36,7 +36,7 @@ struct mu_launch_size mu_launch_size_here(void)
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (ioctl(fds[i], TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col)
             return (struct mu_launch_size){size.ws_row, size.ws_col};
-    return (struct mu_launch_size){number_in("LINES", 24), number_in("COLUMNS", 80)};
+    return (struct mu_launch_size){size_variable("LINES", 24), size_variable("COLUMNS", 80)};
 }
 
 void mu_launch_pty_resize(int fd, struct mu_launch_size size)

@@ -173,7 +173,7 @@ MU_RAW_ON_CHILD_STACK static int child_main(void *arg)
  * anything that may be executed; relative entries mean another folder after chdir() and end the search. Who will not
  * `look` whether the one that is known is still there must be ready for its not being there.
  */
-static const char *find(const char *name, int look)
+static const char *program_find(const char *name, int look)
 {
     static char known_name[NAME_MAX + 1], known_path[PATH_MAX], file[PATH_MAX];
     const char *path = getenv("PATH");
@@ -233,7 +233,7 @@ static char *stack_alone(size_t size)
 }
 
 /* `word`: cleared when the child lets go of our memory. The pid; -1: errno says why. */
-static pid_t make(struct child *child, char *stack_end, int flags, int *ret_pidfd, void *word)
+static pid_t child_make(struct child *child, char *stack_end, int flags, int *ret_pidfd, void *word)
 {
     sigset_t all, before;
     pid_t pid;
@@ -248,13 +248,13 @@ static pid_t make(struct child *child, char *stack_end, int flags, int *ret_pidf
     return pid;
 }
 
-static int fail(const char *step, int error, struct mu_launch_failure *ret_failure)
+static int spawn_fail(const char *step, int error, struct mu_launch_failure *ret_failure)
 {
     *ret_failure = (struct mu_launch_failure){step, error};
     return -1;
 }
 
-static void reap(pid_t pid, int pidfd)
+static void child_reap(pid_t pid, int pidfd)
 {
     siginfo_t info;
 
@@ -266,21 +266,23 @@ static void reap(pid_t pid, int pidfd)
 int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *ret_pidfd,
                     struct mu_launch_failure *ret_failure)
 {
-    struct child child = {
-        .image = image, .parent = getpid(), .file = image->path ? image->path : find(image->argv[0], 1), .alone = 1};
+    struct child child = {.image = image,
+                          .parent = getpid(),
+                          .file = image->path ? image->path : program_find(image->argv[0], 1),
+                          .alone = 1};
     size_t size = stack_needed(image->argv);
     char *stack = stack_alone(size);
     int pidfd = -1;
     pid_t pid;
 
     if (!stack)
-        return fail("mmap", errno, ret_failure);
-    pid = make(&child, stack + size, CLONE_VFORK, &pidfd, NULL);
+        return spawn_fail("mmap", errno, ret_failure);
+    pid = child_make(&child, stack + size, CLONE_VFORK, &pidfd, NULL);
     if (pid < 0)
-        return fail("clone", errno, ret_failure);
+        return spawn_fail("clone", errno, ret_failure);
     if (child.error) {
-        reap(pid, pidfd);
-        return fail(child.failed_step, child.error, ret_failure);
+        child_reap(pid, pidfd);
+        return spawn_fail(child.failed_step, child.error, ret_failure);
     }
     if (image->ret_memory_error)
         *image->ret_memory_error = child.memory_error;
@@ -311,7 +313,7 @@ int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun 
                     struct mu_launch_failure *ret_failure)
 {
     const char *name = image->argv[0];
-    const char *file = image->path ? image->path : strchr(name, '/') ? name : find(name, 0);
+    const char *file = image->path ? image->path : strchr(name, '/') ? name : program_find(name, 0);
     struct place *place =
         MU_RAW_IS_APART && file && strlen(file) < PATH_MAX && strcmp(name, vain) ? take_place() : NULL;
 
@@ -323,7 +325,7 @@ int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun 
     /* relaxed, process-local: the child does not read it, and clone() is a barrier to the kernel */
     atomic_store_explicit(&place->taken, 1, memory_order_relaxed);
     ret_begun->pid =
-        make(&place->child, place->stack + BEGUN_STACK, CLONE_CHILD_CLEARTID, &ret_begun->pidfd, &place->taken);
+        child_make(&place->child, place->stack + BEGUN_STACK, CLONE_CHILD_CLEARTID, &ret_begun->pidfd, &place->taken);
     if (ret_begun->pid < 0) /* too many; or a filter of system calls that knows vfork() only */
         return mu_launch_spawn(image, &ret_begun->pid, &ret_begun->pidfd, ret_failure);
     place->begun = 1;
@@ -382,7 +384,7 @@ int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun
             *image->ret_memory_error = place->child.memory_error;
         return 0;
     }
-    reap(begun->pid, begun->pidfd);
+    child_reap(begun->pid, begun->pidfd);
     rc = mu_launch_spawn(image, &begun->pid, &begun->pidfd, ret_failure);
     if (rc == 0)
         snprintf(vain, sizeof vain, "%s", image->argv[0]);

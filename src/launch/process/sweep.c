@@ -101,7 +101,7 @@ static int is_elder(pid_t pid)
     return 0;
 }
 
-static int bears(const struct mu_launch_mark *mark, pid_t pid, const struct facts *facts)
+static int process_bears(const struct mu_launch_mark *mark, pid_t pid, const struct facts *facts)
 {
     if (mark->parent && facts->parent == mark->parent)
         return !is_elder(pid);
@@ -128,7 +128,7 @@ static int is_spared(const struct mu_launch_mark *mark, pid_t pid, const struct 
 }
 
 /* 1: it was the job's, and has the signal. -1: it ended before it could be looked at. */
-static int strike(const struct mu_launch_mark *mark, pid_t pid, int signal_number, struct facts *ret_facts)
+static int process_strike(const struct mu_launch_mark *mark, pid_t pid, int signal_number, struct facts *ret_facts)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0), rc = -1;
 
@@ -136,7 +136,7 @@ static int strike(const struct mu_launch_mark *mark, pid_t pid, int signal_numbe
         return errno == ESRCH ? -1 : 0;
     if (read_facts(pid, ret_facts) == 0) {
         rc = 0;
-        if (ret_facts->state != 'Z' && ret_facts->state != 'X' && bears(mark, pid, ret_facts) &&
+        if (ret_facts->state != 'Z' && ret_facts->state != 'X' && process_bears(mark, pid, ret_facts) &&
             !is_spared(mark, pid, ret_facts))
             rc = syscall(SYS_pidfd_send_signal, fd, signal_number, NULL, 0) == 0;
     }
@@ -161,7 +161,7 @@ size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid
          */
         if (*end || pid <= 1 || pid == getpid() || pid == mark->except)
             continue;
-        if (strike(mark, pid, signal_number, &facts) < 1)
+        if (process_strike(mark, pid, signal_number, &facts) < 1)
             continue;
         if (found++ == 0 && ret_first) {
             *ret_first = pid;
@@ -218,7 +218,7 @@ static size_t kill_newer(const struct mu_launch_mark *mark, pid_t from, size_t *
         if (newest == from)
             break;
         while (from < newest) {
-            int hit = ++from == getpid() || from == mark->except ? 0 : strike(mark, from, SIGKILL, &facts);
+            int hit = ++from == getpid() || from == mark->except ? 0 : process_strike(mark, from, SIGKILL, &facts);
 
             found += hit > 0;
             *ret_gone += hit < 0;

@@ -16,7 +16,7 @@ static struct {
 } shown;
 
 /* Behind the strings of the list that follow each other from `at` on. */
-static char *behind(char *const *list, char *at)
+static char *behind_strings(char *const *list, char *at)
 {
     for (; *list && *list == at; list++)
         at += strlen(at) + 1;
@@ -28,8 +28,8 @@ void mu_launch_title_init(char **argv)
     if (!argv[0])
         return;
     shown.words = argv[0];
-    shown.variables = behind(argv, argv[0]);
-    shown.end = behind(environ, shown.variables);
+    shown.variables = behind_strings(argv, argv[0]);
+    shown.end = behind_strings(environ, shown.variables);
 }
 
 void mu_launch_title_set(const char *name, const char *subject)

@@ -67,7 +67,7 @@ const char *mu_launch_hint(int wait_status, enum mu_launch_oom oom)
 }
 
 /* The number behind `key` at the beginning of a line of the file. */
-static uint64_t number_in(const char *path, const char *key)
+static uint64_t number_in_file(const char *path, const char *key)
 {
     char text[16384] = "\n", *at;
 
@@ -79,7 +79,7 @@ static uint64_t number_in(const char *path, const char *key)
 
 uint64_t mu_launch_oom_kills(void)
 {
-    return number_in("/proc/vmstat", "\noom_kill ");
+    return number_in_file("/proc/vmstat", "\noom_kill ");
 }
 
 /*
