@@ -57,7 +57,7 @@ struct mu_rpc_call *mu_call_new(struct mu_rpc_conn *conn, int32_t id)
 /* ---- queues ------------------------------------------------------------------------------------------------------ */
 
 /* Out of the one that it is in, if it is in one. */
-static void unqueue(struct mu_rpc_call *call)
+static void call_unqueue(struct mu_rpc_call *call)
 {
     struct mu_rpc_conn *conn = call->conn;
 
@@ -80,9 +80,9 @@ static void unqueue(struct mu_rpc_call *call)
     call->prior = call->after = NULL;
 }
 
-static void queue(struct mu_rpc_call *call, struct mu_rpc_call **first, struct mu_rpc_call **last)
+static void call_queue(struct mu_rpc_call *call, struct mu_rpc_call **first, struct mu_rpc_call **last)
 {
-    unqueue(call);
+    call_unqueue(call);
     call->prior = *last;
     if (call->prior)
         call->prior->after = call;
@@ -98,7 +98,7 @@ void mu_call_arrives(struct mu_rpc_call *call)
         return;
     call->moved_ms = mu_rpc_now(call->conn->rpc);
     if (call->conn->arriving_last != call)
-        queue(call, &call->conn->arriving, &call->conn->arriving_last);
+        call_queue(call, &call->conn->arriving, &call->conn->arriving_last);
 }
 
 void mu_call_ready(struct mu_rpc_call *call)
@@ -107,9 +107,9 @@ void mu_call_ready(struct mu_rpc_call *call)
 
     call->phase = MU_CALL_READY;
     if (call->method->is_long)
-        queue(call, &conn->longs, &conn->longs_last);
+        call_queue(call, &conn->longs, &conn->longs_last);
     else
-        queue(call, &conn->ready, &conn->ready_last);
+        call_queue(call, &conn->ready, &conn->ready_last);
 }
 
 void mu_call_dispatch(struct mu_rpc_conn *conn)
@@ -117,7 +117,7 @@ void mu_call_dispatch(struct mu_rpc_conn *conn)
     struct mu_rpc_call *call;
 
     while ((call = conn->ready) != NULL) {
-        unqueue(call);
+        call_unqueue(call);
         mu_message_begin(call);
     }
     if (conn->longs && mu_conn_takes(conn))
@@ -130,7 +130,7 @@ void mu_call_begin_long(struct mu_rpc_conn *conn)
 
     if (!call || conn->is_leaving || !mu_conn_takes(conn))
         return;
-    unqueue(call);
+    call_unqueue(call);
     mu_message_begin(call);
     mu_conn_dirty(conn);
     if (conn->longs && mu_conn_takes(conn))
@@ -168,7 +168,7 @@ void mu_call_end(struct mu_rpc_call *call)
     struct mu_rpc *rpc = conn->rpc;
 
     tell_ended(call);
-    unqueue(call);
+    call_unqueue(call);
     mu_deadline_remove(call);
     while (call->first)
         mu_call_drop_piece(call);
@@ -203,7 +203,7 @@ void mu_call_free_all(struct mu_rpc *rpc)
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 /* HTTP/2 has something new of it to send. */
-static void respond(struct mu_rpc_call *call)
+static void call_respond(struct mu_rpc_call *call)
 {
     int said = 0;
 
@@ -219,14 +219,14 @@ static void respond(struct mu_rpc_call *call)
     mu_conn_dirty(call->conn);
 }
 
-static void answered(struct mu_rpc_call *call)
+static void on_response_answered(struct mu_rpc_call *call)
 {
     call->phase = MU_CALL_ANSWERED;
     call->ended = NULL;
-    unqueue(call);
+    call_unqueue(call);
     mu_deadline_remove(call);
     mu_message_drop(call);
-    respond(call);
+    call_respond(call);
 }
 
 /* Text and details as they are sent. Without memory for them the number has to do. */
@@ -257,7 +257,7 @@ void mu_rpc_refuse(struct mu_rpc_call *call, enum muster_status status, const ch
 {
     call->status = status == MUSTER_OK ? MUSTER_INTERNAL : (uint8_t)status;
     make_trailers(call, text ? text : "", details, len);
-    answered(call);
+    on_response_answered(call);
 }
 
 void mu_call_refuse(struct mu_rpc_call *call, enum muster_status status, const char *format, ...)
@@ -377,7 +377,7 @@ static void refuse_answer(struct mu_rpc_call *call, size_t len)
 }
 
 /* False: it has been refused instead. */
-static bool add(struct mu_rpc_call *call, const void *message, size_t len)
+static bool message_add(struct mu_rpc_call *call, const void *message, size_t len)
 {
     bool is_there = add_message(call, message, len);
 
@@ -389,28 +389,28 @@ static bool add(struct mu_rpc_call *call, const void *message, size_t len)
 void mu_rpc_answer_with(struct mu_rpc_call *call, const void *head, size_t len, const struct mu_slice *tail)
 {
     if (add_with(call, head, len, tail))
-        answered(call);
+        on_response_answered(call);
     else
         refuse_answer(call, len + tail->len);
 }
 
 void mu_rpc_answer(struct mu_rpc_call *call, const void *message, size_t len)
 {
-    if (add(call, message, len))
-        answered(call);
+    if (message_add(call, message, len))
+        on_response_answered(call);
 }
 
 bool mu_rpc_send(struct mu_rpc_call *call, const void *message, size_t len)
 {
-    if (!add(call, message, len))
+    if (!message_add(call, message, len))
         return false;
-    respond(call);
+    call_respond(call);
     return true;
 }
 
 void mu_rpc_finish(struct mu_rpc_call *call)
 {
-    answered(call);
+    on_response_answered(call);
 }
 
 /* ---- what the methods ask ---------------------------------------------------------------------------------------- */

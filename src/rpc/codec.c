@@ -25,7 +25,7 @@ struct purse {
     size_t left;
 };
 
-static void *take(void *data, size_t size)
+static void *codec_take(void *data, size_t size)
 {
     struct purse *purse = data;
 
@@ -37,17 +37,17 @@ static void *take(void *data, size_t size)
     return malloc(size ? size : 1);
 }
 
-static void give(void *data, void *memory)
+static void codec_give(void *data, void *memory)
 {
     (void)data;
     free(memory);
 }
 
 /* protobuf-c's reading, of the merged message where one is to be. */
-static ProtobufCMessage *unpack(const ProtobufCMessageDescriptor *kind, const void *bytes, size_t size,
-                                struct purse *purse)
+static ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *kind, const void *bytes, size_t size,
+                                        struct purse *purse)
 {
-    ProtobufCAllocator allocator = {take, give, purse};
+    ProtobufCAllocator allocator = {codec_take, codec_give, purse};
     ProtobufCMessage *message;
     void *merged;
 
@@ -67,7 +67,7 @@ enum muster_status mu_codec_read(const ProtobufCMessageDescriptor *kind, const c
                                  size_t size, ProtobufCMessage **ret_message)
 {
     struct purse purse = {size + MORE_MAX};
-    ProtobufCMessage *message = unpack(kind, bytes, size, &purse);
+    ProtobufCMessage *message = message_unpack(kind, bytes, size, &purse);
     char why[128];
 
     if (!message && !purse.left)
@@ -87,7 +87,7 @@ enum muster_status mu_codec_read(const ProtobufCMessageDescriptor *kind, const c
 void mu_codec_free(ProtobufCMessage *message)
 {
     struct purse none = {0};
-    ProtobufCAllocator allocator = {take, give, &none};
+    ProtobufCAllocator allocator = {codec_take, codec_give, &none};
 
     protobuf_c_message_free_unpacked(message, &allocator);
 }

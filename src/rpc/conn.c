@@ -70,7 +70,7 @@ static void free_conn(struct mu_rpc_conn *conn)
     free(conn);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_conn_closed(uv_handle_t *handle)
 {
     struct mu_rpc_conn *conn = (struct mu_rpc_conn *)handle;
     struct mu_rpc *rpc = conn->rpc;
@@ -118,7 +118,7 @@ struct mu_rpc_conn *mu_conn_new(struct mu_rpc *rpc, int fd)
     return conn;
 }
 
-static void forget(struct mu_rpc_conn *conn)
+static void conn_forget(struct mu_rpc_conn *conn)
 {
     struct mu_rpc *rpc = conn->rpc;
 
@@ -152,13 +152,13 @@ void mu_conn_close(struct mu_rpc_conn *conn, const char *why)
     if (conn->is_closed)
         return;
     conn->is_closed = true;
-    forget(conn);
+    conn_forget(conn);
     while (conn->calls)
         mu_call_end(conn->calls);
     if (rpc->options.closed)
         rpc->options.closed(rpc->options.arg, conn, conn->why[0] ? conn->why : why);
     uv_poll_stop(&conn->poll);
-    uv_close((uv_handle_t *)&conn->poll, on_closed);
+    uv_close((uv_handle_t *)&conn->poll, on_conn_closed);
     if (!conn->ssl) { /* the peer need not wait for our loop */
         close(conn->fd);
         conn->fd = -1;
@@ -167,7 +167,7 @@ void mu_conn_close(struct mu_rpc_conn *conn, const char *why)
 
 /* ---- out --------------------------------------------------------------------------------------------------------- */
 
-static long put(struct mu_rpc_conn *conn, const uint8_t *from, size_t len)
+static long bytes_put(struct mu_rpc_conn *conn, const uint8_t *from, size_t len)
 {
     long n;
 
@@ -183,7 +183,7 @@ static bool put_all(struct mu_rpc_conn *conn, const uint8_t *from, size_t len, s
     size_t at = 0;
 
     while (at < len) {
-        long n = put(conn, from + at, len - at);
+        long n = bytes_put(conn, from + at, len - at);
 
         if (n < 0 && errno != EAGAIN) {
             mu_conn_close(conn, errno == EPIPE || errno == ECONNRESET ? "reset by its peer" : strerror(errno));
@@ -199,7 +199,7 @@ static bool put_all(struct mu_rpc_conn *conn, const uint8_t *from, size_t len, s
 }
 
 /* What HTTP/2 has to say, up to the server's buffer. 0: nothing; -1: it is broken. */
-static long gather(struct mu_rpc_conn *conn)
+static long frames_gather(struct mu_rpc_conn *conn)
 {
     struct mu_rpc *rpc = conn->rpc;
     size_t n = 0;
@@ -235,7 +235,7 @@ static int flush_some(struct mu_rpc_conn *conn)
         conn->out = NULL;
         return 1;
     }
-    n = gather(conn);
+    n = frames_gather(conn);
     if (n < 0) {
         mu_conn_close(conn, "no memory");
         return -1;
@@ -291,7 +291,7 @@ void mu_conn_flush(struct mu_rpc_conn *conn)
 /* ---- in ---------------------------------------------------------------------------------------------------------- */
 
 /* It speaks something else: say so where that is likely to be read. */
-static void strange(struct mu_rpc_conn *conn, const uint8_t *bytes, size_t len)
+static void strange_answer(struct mu_rpc_conn *conn, const uint8_t *bytes, size_t len)
 {
     static const char answer[] =
         "HTTP/1.1 505 HTTP Version Not Supported\r\nContent-Type: text/plain\r\nContent-Length: 51\r\n"
@@ -301,13 +301,13 @@ static void strange(struct mu_rpc_conn *conn, const uint8_t *bytes, size_t len)
         snprintf(conn->why, sizeof conn->why, "it speaks TLS, and this server has no certificate");
     } else {
         snprintf(conn->why, sizeof conn->why, "it does not speak HTTP/2");
-        put(conn, (const uint8_t *)answer, sizeof answer - 1);
+        bytes_put(conn, (const uint8_t *)answer, sizeof answer - 1);
     }
     mu_rpc_say(conn->rpc, "gRPC: %s is sent away: %s", conn->name, conn->why);
     mu_conn_close(conn, conn->why);
 }
 
-static void take(struct mu_rpc_conn *conn, const uint8_t *bytes, size_t len)
+static void bytes_take(struct mu_rpc_conn *conn, const uint8_t *bytes, size_t len)
 {
     bool is_first = !conn->is_greeted;
     ssize_t n;
@@ -316,7 +316,7 @@ static void take(struct mu_rpc_conn *conn, const uint8_t *bytes, size_t len)
         return;
     n = nghttp2_session_mem_recv(conn->session, bytes, len);
     if (n == NGHTTP2_ERR_BAD_CLIENT_MAGIC && is_first) {
-        strange(conn, bytes, len);
+        strange_answer(conn, bytes, len);
         return;
     }
     if (n < 0) {
@@ -329,7 +329,7 @@ static void take(struct mu_rpc_conn *conn, const uint8_t *bytes, size_t len)
     mu_conn_dirty(conn);
 }
 
-static const char *words(int error)
+static const char *error_words(int error)
 {
     return error == ECONNRESET  ? "reset by its peer"
            : error == ETIMEDOUT ? "its host does not answer"
@@ -347,7 +347,7 @@ void mu_conn_receive(struct mu_rpc_conn *conn)
                            : recv(conn->fd, rpc->in, sizeof rpc->in, MSG_DONTWAIT);
 
         if (n > 0) {
-            take(conn, rpc->in, (size_t)n);
+            bytes_take(conn, rpc->in, (size_t)n);
             if ((size_t)n < sizeof rpc->in && !conn->ssl)
                 return;
         } else if (n == 0) {
@@ -356,14 +356,14 @@ void mu_conn_receive(struct mu_rpc_conn *conn)
             continue;
         } else {
             if (errno != EAGAIN)
-                mu_conn_close(conn, words(errno));
+                mu_conn_close(conn, error_words(errno));
             return;
         }
     }
     conn->is_unread = conn->ssl != NULL; /* OpenSSL may have it in its hands */
 }
 
-static void shake(struct mu_rpc_conn *conn)
+static void handshake_go_on(struct mu_rpc_conn *conn)
 {
     int said = mu_rpc_tls_shake(conn);
 
@@ -394,9 +394,9 @@ static void on_event(uv_poll_t *poll, int status, int events)
         socklen_t size = sizeof error;
 
         getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &size);
-        mu_conn_close(conn, error ? words(error) : "closed by its peer");
+        mu_conn_close(conn, error ? error_words(error) : "closed by its peer");
     } else if (!conn->is_secure) {
-        shake(conn);
+        handshake_go_on(conn);
     } else {
         if (events & UV_READABLE || conn->is_unread)
             mu_rpc_turn(conn, MU_TURN_READ);

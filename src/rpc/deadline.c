@@ -10,22 +10,22 @@
 
 #include "base/error.h"
 
-static void put(struct mu_rpc *rpc, size_t at, struct mu_rpc_call *call)
+static void heap_put(struct mu_rpc *rpc, size_t at, struct mu_rpc_call *call)
 {
     rpc->deadlines[at] = call;
     call->deadline_at = at;
 }
 
-static void rise(struct mu_rpc *rpc, size_t at)
+static void heap_rise(struct mu_rpc *rpc, size_t at)
 {
     struct mu_rpc_call *call = rpc->deadlines[at];
 
     for (; at > 1 && rpc->deadlines[at / 2]->deadline_ms > call->deadline_ms; at /= 2)
-        put(rpc, at, rpc->deadlines[at / 2]);
-    put(rpc, at, call);
+        heap_put(rpc, at, rpc->deadlines[at / 2]);
+    heap_put(rpc, at, call);
 }
 
-static void sink(struct mu_rpc *rpc, size_t at)
+static void heap_sink(struct mu_rpc *rpc, size_t at)
 {
     struct mu_rpc_call *call = rpc->deadlines[at];
 
@@ -34,12 +34,12 @@ static void sink(struct mu_rpc *rpc, size_t at)
             child++;
         if (rpc->deadlines[child]->deadline_ms >= call->deadline_ms)
             break;
-        put(rpc, at, rpc->deadlines[child]);
+        heap_put(rpc, at, rpc->deadlines[child]);
     }
-    put(rpc, at, call);
+    heap_put(rpc, at, call);
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_deadline_timer(uv_timer_t *timer)
 {
     struct mu_rpc *rpc = timer->data;
 
@@ -56,7 +56,7 @@ static void set_timer(struct mu_rpc *rpc)
     at = rpc->deadlines[1]->deadline_ms;
     if (rpc->timer_ms && rpc->timer_ms <= at)
         return;
-    uv_timer_start(&rpc->deadline_timer, on_timer, at > now ? at - now : 0, 0);
+    uv_timer_start(&rpc->deadline_timer, on_deadline_timer, at > now ? at - now : 0, 0);
     rpc->timer_ms = at;
 }
 
@@ -74,8 +74,8 @@ enum muster_status mu_deadline_add(struct mu_rpc_call *call)
         rpc->deadlines_room = room;
     }
     call->deadline_ms = mu_rpc_now(rpc) + (call->timeout_ns + 999999) / 1000000;
-    put(rpc, ++rpc->num_deadlines, call);
-    rise(rpc, rpc->num_deadlines);
+    heap_put(rpc, ++rpc->num_deadlines, call);
+    heap_rise(rpc, rpc->num_deadlines);
     set_timer(rpc);
     return MUSTER_OK;
 }
@@ -92,9 +92,9 @@ void mu_deadline_remove(struct mu_rpc_call *call)
     last = rpc->deadlines[rpc->num_deadlines--];
     if (last == call)
         return;
-    put(rpc, at, last);
-    rise(rpc, at);
-    sink(rpc, last->deadline_at);
+    heap_put(rpc, at, last);
+    heap_rise(rpc, at);
+    heap_sink(rpc, last->deadline_at);
 }
 
 void mu_deadline_expire(struct mu_rpc *rpc)

@@ -4,7 +4,7 @@
  * mu_visit_begin() reads the request and lets its method ask the engine; the engine answers now or later; then the
  * method's reply ends the visit, or `next`, where several things are to be asked, or the refusal. A client that gives
  * up ends it, too: the engine is told, and nothing is written. So each visit is freed once, in one of two places:
- * end(), or visit_ended().
+ * visit_end(), or visit_ended().
  */
 #include "rpc/dialect.h"
 
@@ -83,7 +83,7 @@ static void stop_timer(struct mu_visit *v)
     v->timer = NULL;
 }
 
-static void count(struct mu_service *s, struct mu_rpc_call *call, enum muster_status status)
+static void visit_count(struct mu_service *s, struct mu_rpc_call *call, enum muster_status status)
 {
     unsigned code = (unsigned)status < MU_CODES ? (unsigned)status : MUSTER_UNKNOWN;
 
@@ -91,7 +91,7 @@ static void count(struct mu_service *s, struct mu_rpc_call *call, enum muster_st
 }
 
 /* Nobody waits for it: it has been answered, or given up. */
-static void end(struct mu_visit *v)
+static void visit_end(struct mu_visit *v)
 {
     v->service->num_visits--;
     if (v->gather)
@@ -106,12 +106,12 @@ static void visit_ended(void *arg)
 {
     struct mu_visit *v = arg;
 
-    count(v->service, v->call, MUSTER_CANCELLED);
+    visit_count(v->service, v->call, MUSTER_CANCELLED);
     mu_coord_drop(v->coord, &v->ask);
-    end(v);
+    visit_end(v);
 }
 
-static void answered(struct mu_coord_request *ask)
+static void on_visit_answered(struct mu_coord_request *ask)
 {
     struct mu_visit *v = (struct mu_visit *)ask;
 
@@ -133,18 +133,18 @@ void mu_visit_begin(struct mu_rpc_call *call, const void *body, size_t len)
     enum muster_status status;
 
     if (!v) {
-        count(s, call, MUSTER_RESOURCE_EXHAUSTED);
+        visit_count(s, call, MUSTER_RESOURCE_EXHAUSTED);
         mu_rpc_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "the service has no memory for another call", NULL, 0);
         return;
     }
     status = mu_codec_read(method->request, method->dialect->not_text, body, len, &request);
     if (status) {
-        count(s, call, status);
+        visit_count(s, call, status);
         mu_rpc_refuse(call, status, muster_last_error(), NULL, 0);
         free(v);
         return;
     }
-    v->ask = (struct mu_coord_request){.answered = answered, .line = caller->line, .origin = -1};
+    v->ask = (struct mu_coord_request){.answered = on_visit_answered, .line = caller->line, .origin = -1};
     s->num_visits++;
     v->service = s;
     v->coord = s->coord;
@@ -160,7 +160,7 @@ struct mu_coord_request *mu_visit_again(struct mu_visit *v, void (*next)(struct 
 {
     struct mu_line *line = v->ask.line;
 
-    v->ask = (struct mu_coord_request){.answered = answered, .line = line, .origin = -1};
+    v->ask = (struct mu_coord_request){.answered = on_visit_answered, .line = line, .origin = -1};
     v->next = next;
     return &v->ask;
 }
@@ -207,16 +207,16 @@ bool mu_visit_until(struct mu_visit *v, uint64_t ms, void (*late)(struct mu_visi
 
 void mu_visit_answer_bytes(struct mu_visit *v, const void *bytes, size_t len)
 {
-    count(v->service, v->call, MUSTER_OK);
+    visit_count(v->service, v->call, MUSTER_OK);
     mu_rpc_answer(v->call, bytes, len);
-    end(v);
+    visit_end(v);
 }
 
 void mu_visit_answer_with(struct mu_visit *v, const void *head, size_t len, const struct mu_slice *tail)
 {
-    count(v->service, v->call, MUSTER_OK);
+    visit_count(v->service, v->call, MUSTER_OK);
     mu_rpc_answer_with(v->call, head, len, tail);
-    end(v);
+    visit_end(v);
 }
 
 void mu_visit_answer(struct mu_visit *v, const ProtobufCMessage *message)
@@ -235,9 +235,9 @@ void mu_visit_answer(struct mu_visit *v, const ProtobufCMessage *message)
 void mu_visit_refuse_with(struct mu_visit *v, enum muster_status status, const char *text, const void *details,
                           size_t len)
 {
-    count(v->service, v->call, status);
+    visit_count(v->service, v->call, status);
     mu_rpc_refuse(v->call, status, text, details, len);
-    end(v);
+    visit_end(v);
 }
 
 void mu_visit_refuse(struct mu_visit *v)

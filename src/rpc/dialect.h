@@ -54,7 +54,7 @@ extern const struct mu_rpc_method mu_xla_coordination[], mu_tsl_coordination[],
     mu_xla_runtime[]; /* each ends with {0} */
 
 struct mu_visit {
-    struct mu_coord_request ask; /* first: answered() gets it */
+    struct mu_coord_request ask; /* first: on_visit_answered() gets it */
     struct mu_service *service;
     struct mu_coord *coord;
     struct mu_rpc_call *call;

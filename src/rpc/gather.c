@@ -14,7 +14,7 @@
 
 enum { TEXT_MAX = 1024 };
 
-static struct mu_visit *pop(struct mu_gather *g)
+static struct mu_visit *visit_pop(struct mu_gather *g)
 {
     struct mu_visit *v = g->first;
 
@@ -29,7 +29,7 @@ static void answer_all(struct mu_gather *g)
 {
     struct mu_visit *v;
 
-    while ((v = pop(g)))
+    while ((v = visit_pop(g)))
         mu_visit_answer_bytes(v, g->answer, g->len);
 }
 
@@ -39,11 +39,11 @@ static void fail_all(struct mu_gather *g, enum muster_status status, unsigned pa
     struct mu_visit *v;
 
     snprintf(why, sizeof why, "%s", text);
-    while ((v = pop(g)))
+    while ((v = visit_pop(g)))
         mu_visit_fail(v, status, payload, "%s", why);
 }
 
-static void listed(struct mu_visit *v)
+static void on_devices_listed(struct mu_visit *v)
 {
     struct mu_gather *g = v->gather;
     enum muster_status status = v->ask.status;
@@ -65,13 +65,13 @@ static void listed(struct mu_visit *v)
     }
 }
 
-static void begin(struct mu_gather *g)
+static void gather_begin(struct mu_gather *g)
 {
     struct mu_visit *v = g->first;
 
     g->first = v->gather_next;
     g->lister = v;
-    mu_coord_get_dir(v->coord, mu_visit_again(v, listed), g->directory, strlen(g->directory));
+    mu_coord_get_dir(v->coord, mu_visit_again(v, on_devices_listed), g->directory, strlen(g->directory));
 }
 
 void mu_gather_answer(struct mu_gather *g, struct mu_visit *v)
@@ -88,7 +88,7 @@ void mu_gather_answer(struct mu_gather *g, struct mu_visit *v)
     v->gather_next = g->first;
     g->first = v;
     if (!g->lister)
-        begin(g);
+        gather_begin(g);
 }
 
 void mu_gather_left(struct mu_visit *v)
@@ -99,7 +99,7 @@ void mu_gather_left(struct mu_visit *v)
     if (g->lister == v) {
         g->lister = NULL;
         if (g->first)
-            begin(g);
+            gather_begin(g);
         return;
     }
     for (struct mu_visit **at = &g->first; *at; at = &(*at)->gather_next)

@@ -57,7 +57,7 @@ static int listen_at(union name *name, bool both)
     return -1;
 }
 
-static void add(struct mu_listen *l, int fd, const union name *name)
+static void listener_add(struct mu_listen *l, int fd, const union name *name)
 {
     if (l->count == 0)
         mu_link_print(&name->any, l->address, sizeof l->address);
@@ -83,9 +83,9 @@ static int open_loopback(struct mu_listen *l, uint16_t port)
                 return -1;
             continue;
         }
-        add(l, first, &v4);
+        listener_add(l, first, &v4);
         if (second >= 0) /* else there is no IPv6 here */
-            add(l, second, &v6);
+            listener_add(l, second, &v6);
         return 0;
     }
     return -1;
@@ -103,11 +103,11 @@ static int open_every(struct mu_listen *l, uint16_t port)
     }
     if (fd < 0)
         return -1;
-    add(l, fd, &v6);
+    listener_add(l, fd, &v6);
     return 0;
 }
 
-static enum muster_status cannot(const char *address)
+static enum muster_status cannot_listen(const char *address)
 {
     const char *mend = errno == EADDRINUSE      ? ": another program listens there; port 0 takes a free one"
                        : errno == EACCES        ? ": ports below 1024 need root"
@@ -147,7 +147,7 @@ static enum muster_status open_tcp(struct mu_listen *l, const char *address, boo
     if (every || l->is_loopback) {
         uint16_t port = (uint16_t)strtoul(name.port, NULL, 10);
 
-        return (every ? open_every(l, port) : open_loopback(l, port)) ? cannot(address) : MUSTER_OK;
+        return (every ? open_every(l, port) : open_loopback(l, port)) ? cannot_listen(address) : MUSTER_OK;
     }
     error = getaddrinfo(name.host, name.port, &hints, &list);
     if (error)
@@ -159,8 +159,8 @@ static enum muster_status open_tcp(struct mu_listen *l, const char *address, boo
         return may_not(address);
     fd = listen_at(&where, false);
     if (fd < 0)
-        return cannot(address);
-    add(l, fd, &where);
+        return cannot_listen(address);
+    listener_add(l, fd, &where);
     return MUSTER_OK;
 }
 

@@ -116,8 +116,8 @@ static bool comes_in(const ProtobufCMessageDescriptor *kind, struct span rest, c
     return false;
 }
 
-static void *together(const ProtobufCMessageDescriptor *kind, struct span all, const ProtobufCFieldDescriptor *known,
-                      size_t *ret_size)
+static void *spans_together(const ProtobufCMessageDescriptor *kind, struct span all,
+                            const ProtobufCFieldDescriptor *known, size_t *ret_size)
 {
     struct mu_pack parts = {0};
     struct field f;
@@ -149,8 +149,8 @@ void *mu_merge(const ProtobufCMessageDescriptor *kind, const void *bytes, size_t
         }
         if (!is_list && comes_in(kind, rest, f.known))
             continue;
-        body =
-            is_list ? mu_merge(f.known->descriptor, f.body.at, f.body.len, &len) : together(kind, all, f.known, &len);
+        body = is_list ? mu_merge(f.known->descriptor, f.body.at, f.body.len, &len)
+                       : spans_together(kind, all, f.known, &len);
         mu_pack_var(&to, (uint64_t)f.known->id << 3 | TYPE_BYTES);
         mu_pack_var(&to, len);
         mu_pack_raw(&to, body, len);

@@ -134,7 +134,7 @@ void mu_message_last(struct mu_rpc_call *call)
 
 /* ---- compressed ones --------------------------------------------------------------------------------------------- */
 
-static z_stream *inflater(struct mu_rpc *rpc, bool gzip)
+static z_stream *inflater_of(struct mu_rpc *rpc, bool gzip)
 {
     z_stream **z = &rpc->inflate[!gzip];
 
@@ -149,11 +149,11 @@ static z_stream *inflater(struct mu_rpc *rpc, bool gzip)
 }
 
 /* The inflated message; NULL: it is refused. What it takes is held for its connection while the method is called. */
-static uint8_t *inflated(struct mu_rpc_call *call, size_t *ret_len, size_t *ret_room)
+static uint8_t *message_inflated(struct mu_rpc_call *call, size_t *ret_len, size_t *ret_room)
 {
     struct mu_rpc *rpc = call->conn->rpc;
     size_t max = rpc->options.message_max, room = 0, len = 0;
-    z_stream *z = inflater(rpc, call->encoding == MU_ENCODING_GZIP);
+    z_stream *z = inflater_of(rpc, call->encoding == MU_ENCODING_GZIP);
     uint8_t *to = NULL;
     int said = Z_OK;
 
@@ -204,7 +204,7 @@ void mu_message_begin(struct mu_rpc_call *call)
     size_t len = call->have, held = own ? call->room : 0, room = 0;
     uint8_t small[sizeof call->small];
 
-    if (call->prefix[0] == 1 && !(large = inflated(call, &len, &room)))
+    if (call->prefix[0] == 1 && !(large = message_inflated(call, &len, &room)))
         return;
     if (large) {
         body = large;

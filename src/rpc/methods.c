@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t hash(const char *text, size_t len)
+static uint32_t path_hash(const char *text, size_t len)
 {
     uint32_t h = 2166136261u;
 
@@ -30,7 +30,7 @@ int mu_rpc_methods_open(struct mu_rpc *rpc)
     rpc->table_mask = size - 1;
     for (unsigned i = 0; i < rpc->num_lists; i++)
         for (const struct mu_rpc_method *m = rpc->lists[i]; m->path; m++) {
-            uint32_t at = hash(m->path, strlen(m->path)) & rpc->table_mask;
+            uint32_t at = path_hash(m->path, strlen(m->path)) & rpc->table_mask;
 
             while (rpc->table[at])
                 at = (at + 1) & rpc->table_mask;
@@ -41,7 +41,7 @@ int mu_rpc_methods_open(struct mu_rpc *rpc)
 
 const struct mu_rpc_method *mu_rpc_find(const struct mu_rpc *rpc, const char *path, size_t len)
 {
-    for (uint32_t at = hash(path, len) & rpc->table_mask; rpc->table[at]; at = (at + 1) & rpc->table_mask)
+    for (uint32_t at = path_hash(path, len) & rpc->table_mask; rpc->table[at]; at = (at + 1) & rpc->table_mask)
         if (strlen(rpc->table[at]->path) == len && memcmp(rpc->table[at]->path, path, len) == 0)
             return rpc->table[at];
     return NULL;

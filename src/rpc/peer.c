@@ -59,7 +59,7 @@ static void put_name(const struct sockaddr *name, __be16 *port, __be32 address[4
 }
 
 /* 1: answered; 0: there is no such socket; -1: netlink does not tell. */
-static int hear(struct mu_peers *peers, uid_t *ret_user)
+static int netlink_hear(struct mu_peers *peers, uid_t *ret_user)
 {
     union {
         struct nlmsghdr head;
@@ -105,7 +105,7 @@ static int ask_netlink(struct mu_peers *peers, const struct sockaddr *peer, cons
     q.about.id.idiag_cookie[0] = q.about.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
     if (sendto(peers->fd, &q, sizeof q, MSG_DONTWAIT, (struct sockaddr *)&kernel, sizeof kernel) != (ssize_t)sizeof q)
         return -1;
-    return hear(peers, ret_user);
+    return netlink_hear(peers, ret_user);
 }
 
 /* As /proc/net/tcp writes it: each word of the address as this machine's number, then the port. */

@@ -39,7 +39,7 @@ static bool is_served(const struct mu_rpc *rpc, const uint8_t *service, size_t l
 }
 
 /* SERVING or SERVICE_UNKNOWN; 0: the call is refused. */
-static uint8_t look(struct mu_rpc_call *call, const void *body, size_t len)
+static uint8_t health_look(struct mu_rpc_call *call, const void *body, size_t len)
 {
     ProtobufCMessage *message;
     ProtobufCBinaryData service;
@@ -57,7 +57,7 @@ static uint8_t look(struct mu_rpc_call *call, const void *body, size_t len)
 
 static void begin_check(struct mu_rpc_call *call, const void *body, size_t len)
 {
-    uint8_t status = look(call, body, len);
+    uint8_t status = health_look(call, body, len);
 
     if (status == SERVICE_UNKNOWN)
         mu_call_refuse(call, MUSTER_NOT_FOUND, "there is no such service here");
@@ -65,7 +65,7 @@ static void begin_check(struct mu_rpc_call *call, const void *body, size_t len)
         mu_rpc_answer(call, (const uint8_t[]){1 << 3, status}, 2);
 }
 
-static void forget(struct mu_rpc_watch *watch)
+static void watch_forget(struct mu_rpc_watch *watch)
 {
     struct mu_rpc *rpc = watch->call->conn->rpc;
 
@@ -80,12 +80,12 @@ static void forget(struct mu_rpc_watch *watch)
 
 static void on_ended(void *arg)
 {
-    forget(arg);
+    watch_forget(arg);
 }
 
 static void begin_watch(struct mu_rpc_call *call, const void *body, size_t len)
 {
-    uint8_t status = look(call, body, len);
+    uint8_t status = health_look(call, body, len);
     struct mu_rpc *rpc = call->conn->rpc;
     struct mu_rpc_watch *watch;
 
@@ -103,7 +103,7 @@ static void begin_watch(struct mu_rpc_call *call, const void *body, size_t len)
     rpc->watches = watch;
     mu_rpc_wait(call, on_ended, watch);
     if (!mu_rpc_send(call, (const uint8_t[]){1 << 3, status}, 2)) /* refused: nobody hears of it any more */
-        forget(watch);
+        watch_forget(watch);
 }
 
 void mu_rpc_health_stop(struct mu_rpc *rpc)
@@ -111,7 +111,7 @@ void mu_rpc_health_stop(struct mu_rpc *rpc)
     while (rpc->watches) {
         struct mu_rpc_call *call = rpc->watches->call;
 
-        forget(rpc->watches);
+        watch_forget(rpc->watches);
         if (mu_rpc_send(call, (const uint8_t[]){1 << 3, NOT_SERVING}, 2))
             mu_rpc_finish(call);
     }

@@ -88,13 +88,13 @@ void mu_rpc_reflection_done(struct mu_rpc *rpc)
 
 /* ---- symbols ----------------------------------------------------------------------------------------------------- */
 
-static bool same(ProtobufCBinaryData a, ProtobufCBinaryData b)
+static bool bytes_same(ProtobufCBinaryData a, ProtobufCBinaryData b)
 {
     return a.len == b.len && (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
 /* Takes "name" from the front of "name.rest" or "name": then what follows is left. */
-static bool take(ProtobufCBinaryData *rest, ProtobufCBinaryData name)
+static bool name_take(ProtobufCBinaryData *rest, ProtobufCBinaryData name)
 {
     if (rest->len < name.len || memcmp(rest->data, name.data, name.len) != 0 ||
         (rest->len > name.len && rest->data[name.len] != '.'))
@@ -112,7 +112,7 @@ static bool take(ProtobufCBinaryData *rest, ProtobufCBinaryData name)
 static bool is_among(Mu__Descriptor__Name *const *names, size_t count, ProtobufCBinaryData name)
 {
     for (size_t i = 0; i < count; i++)
-        if (same(names[i]->name, name))
+        if (bytes_same(names[i]->name, name))
             return true;
     return false;
 }
@@ -121,7 +121,7 @@ static bool is_among(Mu__Descriptor__Name *const *names, size_t count, ProtobufC
 static bool is_in_enums(Mu__Descriptor__Enum *const *enums, size_t count, ProtobufCBinaryData name)
 {
     for (size_t i = 0; i < count; i++)
-        if (same(enums[i]->name, name) || is_among(enums[i]->value, enums[i]->n_value, name))
+        if (bytes_same(enums[i]->name, name) || is_among(enums[i]->value, enums[i]->n_value, name))
             return true;
     return false;
 }
@@ -133,7 +133,7 @@ static bool is_in_types(type *const *types, size_t count, ProtobufCBinaryData na
         const type *t = types[i];
         ProtobufCBinaryData rest = name;
 
-        if (!take(&rest, t->name))
+        if (!name_take(&rest, t->name))
             continue;
         *ret_is_type = rest.len == 0;
         if (rest.len == 0 || is_among(t->field, t->n_field, rest) || is_among(t->choice, t->n_choice, rest) ||
@@ -148,7 +148,7 @@ static bool is_in_services(const file *f, ProtobufCBinaryData name)
     for (size_t i = 0; i < f->n_service; i++) {
         ProtobufCBinaryData rest = name;
 
-        if (take(&rest, f->service[i]->name) &&
+        if (name_take(&rest, f->service[i]->name) &&
             (rest.len == 0 || is_among(f->service[i]->method, f->service[i]->n_method, rest)))
             return true;
     }
@@ -168,7 +168,7 @@ static const struct described *find_symbol(const struct mu_rpc_described *d, Pro
         ProtobufCBinaryData rest = name;
 
         *ret_is_type = false;
-        if (take(&rest, f->package) && rest.len > 0 &&
+        if (name_take(&rest, f->package) && rest.len > 0 &&
             (is_in_types(f->type, f->n_type, rest, ret_is_type) || is_in_enums(f->enums, f->n_enums, rest) ||
              is_in_services(f, rest)))
             return &d->files[i];
@@ -179,7 +179,7 @@ static const struct described *find_symbol(const struct mu_rpc_described *d, Pro
 static const struct described *find_file(const struct mu_rpc_described *d, ProtobufCBinaryData name)
 {
     for (size_t i = 0; i < d->count; i++)
-        if (same(d->files[i].read->name, name))
+        if (bytes_same(d->files[i].read->name, name))
             return &d->files[i];
     return NULL;
 }
@@ -187,7 +187,7 @@ static const struct described *find_file(const struct mu_rpc_described *d, Proto
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 /* Or the refusal that it cannot be given. */
-static void give(struct mu_rpc_call *call, const response *r)
+static void response_give(struct mu_rpc_call *call, const response *r)
 {
     void *bytes;
     size_t len;
@@ -213,7 +213,7 @@ static void give_error(struct mu_rpc_call *call, response *r, enum muster_status
         (size_t)snprintf(text, sizeof text, "%s%.*s", what, shown, name.len ? (const char *)name.data : "");
     r->message_response_case = MU__REFLECTION__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE;
     r->error_response = &error;
-    give(call, r);
+    response_give(call, r);
 }
 
 static void give_file(struct mu_rpc_call *call, response *r, const struct described *found, const char *what,
@@ -231,11 +231,11 @@ static void give_file(struct mu_rpc_call *call, response *r, const struct descri
     files.file_descriptor_proto = &bytes;
     r->message_response_case = MU__REFLECTION__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_FILE_DESCRIPTOR_RESPONSE;
     r->file_descriptor_response = &files;
-    give(call, r);
+    response_give(call, r);
 }
 
 /* The services of the methods that are served, each once, in the order of their tables. */
-static size_t list(const struct mu_rpc *rpc, Mu__Reflection__ServiceResponse names[NAMES_MAX])
+static size_t services_list(const struct mu_rpc *rpc, Mu__Reflection__ServiceResponse names[NAMES_MAX])
 {
     size_t count = 0;
 
@@ -244,7 +244,7 @@ static size_t list(const struct mu_rpc *rpc, Mu__Reflection__ServiceResponse nam
             ProtobufCBinaryData name = {strcspn(m->path + 1, "/"), (uint8_t *)(uintptr_t)m->path + 1};
             size_t known = 0;
 
-            while (known < count && !same(names[known].name, name))
+            while (known < count && !bytes_same(names[known].name, name))
                 known++;
             if (known < count)
                 continue;
@@ -259,13 +259,13 @@ static void give_list(struct mu_rpc_call *call, response *r)
     Mu__Reflection__ListServiceResponse services = MU__REFLECTION__LIST_SERVICE_RESPONSE__INIT;
     Mu__Reflection__ServiceResponse names[NAMES_MAX], *each[NAMES_MAX];
 
-    services.n_service = list(call->conn->rpc, names);
+    services.n_service = services_list(call->conn->rpc, names);
     for (size_t i = 0; i < services.n_service; i++)
         each[i] = &names[i];
     services.service = each;
     r->message_response_case = MU__REFLECTION__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_LIST_SERVICES_RESPONSE;
     r->list_services_response = &services;
-    give(call, r);
+    response_give(call, r);
 }
 
 /* There are none, of a message that there is. */
@@ -282,10 +282,10 @@ static void give_extensions(struct mu_rpc_call *call, response *r, ProtobufCBina
     r->message_response_case =
         MU__REFLECTION__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ALL_EXTENSION_NUMBERS_RESPONSE;
     r->all_extension_numbers_response = &none;
-    give(call, r);
+    response_give(call, r);
 }
 
-static void answer(struct mu_rpc_call *call, const request *q, response *r)
+static void question_answer(struct mu_rpc_call *call, const request *q, response *r)
 {
     const struct mu_rpc_described *d = call->conn->rpc->described;
     bool is_type;
@@ -334,7 +334,7 @@ static void begin_info(struct mu_rpc_call *call, const void *body, size_t len)
     r.valid_host = ((request *)message)->host;
     r.original_request = (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)body};
     if (rpc->described)
-        answer(call, (request *)message, &r);
+        question_answer(call, (request *)message, &r);
     else
         mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "what is described here cannot be read: %s",
                        muster_last_error());

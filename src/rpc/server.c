@@ -39,7 +39,7 @@ static void free_rpc(struct mu_rpc *rpc)
     free(rpc);
 }
 
-static void release(struct mu_rpc *rpc)
+static void server_release(struct mu_rpc *rpc)
 {
     void (*stopped)(void *arg) = rpc->stopped;
     void *arg = rpc->options.arg;
@@ -51,27 +51,27 @@ static void release(struct mu_rpc *rpc)
         stopped(arg);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_server_closed(uv_handle_t *handle)
 {
-    release(handle->data);
+    server_release(handle->data);
 }
 
 static void close_handles(struct mu_rpc *rpc)
 {
     if (uv_is_closing((uv_handle_t *)&rpc->tick))
         return;
-    uv_close((uv_handle_t *)&rpc->check, on_closed);
-    uv_close((uv_handle_t *)&rpc->prepare, on_closed);
-    uv_close((uv_handle_t *)&rpc->idle, on_closed);
-    uv_close((uv_handle_t *)&rpc->deadline_timer, on_closed);
-    uv_close((uv_handle_t *)&rpc->tick, on_closed);
+    uv_close((uv_handle_t *)&rpc->check, on_server_closed);
+    uv_close((uv_handle_t *)&rpc->prepare, on_server_closed);
+    uv_close((uv_handle_t *)&rpc->idle, on_server_closed);
+    uv_close((uv_handle_t *)&rpc->deadline_timer, on_server_closed);
+    uv_close((uv_handle_t *)&rpc->tick, on_server_closed);
 }
 
 static void close_listeners(struct mu_rpc *rpc)
 {
     for (unsigned i = 0; i < rpc->listen.count; i++) {
         uv_poll_stop(&rpc->listeners[i]);
-        uv_close((uv_handle_t *)&rpc->listeners[i], on_closed);
+        uv_close((uv_handle_t *)&rpc->listeners[i], on_server_closed);
     }
     mu_listen_close(&rpc->listen);
 }
@@ -224,7 +224,7 @@ static void pause_listeners(struct mu_rpc *rpc, int error)
         uv_timer_start(&rpc->tick, on_tick, TICK_MS, TICK_MS);
 }
 
-static void came(struct mu_rpc *rpc)
+static void on_client_came(struct mu_rpc *rpc)
 {
     if (rpc->was_paused)
         mu_rpc_say(rpc, "gRPC: clients are taken again");
@@ -273,7 +273,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             pause_listeners(rpc, errno);
         if (fd < 0)
             return;
-        came(rpc);
+        on_client_came(rpc);
         take_client(rpc, fd);
     }
 }
@@ -289,7 +289,7 @@ static void watch_listeners(struct mu_rpc *rpc)
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
 /* Handles; none of them keeps the loop alive. */
-static int begin(struct mu_rpc *rpc)
+static int server_begin(struct mu_rpc *rpc)
 {
     uv_loop_t *loop = rpc->options.loop;
     uv_handle_t *const handles[] = {(uv_handle_t *)&rpc->check, (uv_handle_t *)&rpc->prepare, (uv_handle_t *)&rpc->idle,
@@ -348,7 +348,7 @@ enum muster_status mu_rpc_start(const struct mu_rpc_options *options, struct mu_
     rpc->refused = geteuid();
     rpc->clients_prove = options->tls && options->tls->authority;
     rpc->sentences.left = MU_RPC_SENTENCES;
-    rpc->released = release;
+    rpc->released = server_release;
     for (int i = 0; i < MU_TURNS; i++)
         rpc->last_turn[i] = &rpc->first_turn[i];
     status = mu_rpc_bounds(&rpc->options);
@@ -364,7 +364,7 @@ enum muster_status mu_rpc_start(const struct mu_rpc_options *options, struct mu_
         free_rpc(rpc);
         return status;
     }
-    rc = begin(rpc);
+    rc = server_begin(rpc);
     if (rc) { /* what was begun is closed by the loop's next turns */
         mu_fail(MUSTER_UNAVAILABLE, "cannot listen at %.100s: %s", options->address, uv_strerror(rc));
         mu_rpc_stop(rpc, 0, NULL);

@@ -38,7 +38,7 @@ static struct mu_rpc_method *join_tables(size_t *ret_count)
     return all;
 }
 
-static void done(struct mu_service *s)
+static void service_done(struct mu_service *s)
 {
     mu_jobs_done(&s->jobs);
     free(s->methods);
@@ -48,7 +48,7 @@ static void done(struct mu_service *s)
     free(s);
 }
 
-static void said(void *arg, const char *sentence)
+static void on_service_said(void *arg, const char *sentence)
 {
     const struct mu_service *s = arg;
     const struct mu_coord_options *coord = mu_coord_options(s->coord);
@@ -71,7 +71,7 @@ static enum muster_status open_parts(struct mu_service *s, const struct mu_servi
         .insecure = o->insecure,
         .any_user = o->any_user,
         .closed = mu_caller_gone,
-        .said = said,
+        .said = on_service_said,
     };
     enum muster_status status = mu_jobs_init(&s->jobs, o->jobs, (int32_t)mu_coord_num_tasks(s->coord));
 
@@ -98,7 +98,7 @@ enum muster_status mu_service_start(const struct mu_service_options *options, st
         s->ended = calloc(count + 1, sizeof *s->ended);
     if (!s || !s->methods || !s->ended) {
         if (s)
-            done(s);
+            service_done(s);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the coordination service");
     }
     s->coord = options->coord;
@@ -108,7 +108,7 @@ enum muster_status mu_service_start(const struct mu_service_options *options, st
     s->topology = mu_xla_topology;
     status = open_parts(s, options);
     if (status) {
-        done(s);
+        service_done(s);
         return status;
     }
     *ret_service = s;
@@ -140,7 +140,7 @@ static void server_stopped(void *arg)
     void (*stopped)(void *arg) = s->stopped;
     void *for_stopped = s->arg;
 
-    done(s);
+    service_done(s);
     if (stopped)
         stopped(for_stopped);
 }

@@ -18,7 +18,7 @@
 #define RESETS_MS 1u /* one more each */
 #define IDLE_MAX  20000u
 
-static bool is(const uint8_t *bytes, size_t len, const char *word)
+static bool header_is(const uint8_t *bytes, size_t len, const char *word)
 {
     return len == strlen(word) && memcmp(bytes, word, len) == 0;
 }
@@ -26,7 +26,7 @@ static bool is(const uint8_t *bytes, size_t len, const char *word)
 /* ---- headers of a request ---------------------------------------------------------------------------------------- */
 
 /* No call comes of it: gRPC's clients may make it again. */
-static void refuse(struct mu_rpc_conn *conn, int32_t id)
+static void stream_refuse(struct mu_rpc_conn *conn, int32_t id)
 {
     if (!conn->is_leaving)
         mu_rpc_say(conn->rpc, "gRPC: a call of %s is refused: too much is held for it, or for all", conn->name);
@@ -41,7 +41,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
         call = conn->is_leaving ? NULL : mu_call_new(conn, frame->hd.stream_id);
         if (!call)
-            refuse(conn, frame->hd.stream_id);
+            stream_refuse(conn, frame->hd.stream_id);
         else
             nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call); /* the stream is there */
     }
@@ -66,25 +66,25 @@ static void take_header(struct mu_rpc_call *call, const uint8_t *name, size_t na
 {
     static const char grpc[] = "application/grpc";
 
-    if (is(name, name_len, ":path")) {
+    if (header_is(name, name_len, ":path")) {
         call->method = mu_rpc_find(call->conn->rpc, (const char *)value, len);
-    } else if (is(name, name_len, ":method")) {
-        call->is_post = is(value, len, "POST");
-    } else if (is(name, name_len, "content-type")) {
+    } else if (header_is(name, name_len, ":method")) {
+        call->is_post = header_is(value, len, "POST");
+    } else if (header_is(name, name_len, "content-type")) {
         call->is_grpc = len >= strlen(grpc) && memcmp(value, grpc, strlen(grpc)) == 0 &&
                         (len == strlen(grpc) || value[strlen(grpc)] == '+' || value[strlen(grpc)] == ';');
-    } else if (is(name, name_len, "grpc-timeout")) {
+    } else if (header_is(name, name_len, "grpc-timeout")) {
         call->is_late = !mu_wire_timeout((const char *)value, len, &call->timeout_ns);
-    } else if (is(name, name_len, "grpc-encoding")) {
-        call->encoding = is(value, len, "gzip")       ? MU_ENCODING_GZIP
-                         : is(value, len, "identity") ? MU_ENCODING_IDENTITY
-                         : is(value, len, "deflate")  ? MU_ENCODING_DEFLATE
-                                                      : MU_ENCODING_OTHER;
+    } else if (header_is(name, name_len, "grpc-encoding")) {
+        call->encoding = header_is(value, len, "gzip")       ? MU_ENCODING_GZIP
+                         : header_is(value, len, "identity") ? MU_ENCODING_IDENTITY
+                         : header_is(value, len, "deflate")  ? MU_ENCODING_DEFLATE
+                                                             : MU_ENCODING_OTHER;
     }
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len,
-                     const uint8_t *value, size_t value_len, uint8_t flags, void *user)
+static int on_request_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len,
+                             const uint8_t *value, size_t value_len, uint8_t flags, void *user)
 {
     struct mu_rpc_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 
@@ -130,7 +130,7 @@ static void take_request(struct mu_rpc_call *call)
 
 /* ---- frames ------------------------------------------------------------------------------------------------------ */
 
-static void spend(struct mu_rpc_conn *conn, struct mu_rpc_budget *budget, uint32_t burst, const char *what)
+static void budget_spend(struct mu_rpc_conn *conn, struct mu_rpc_budget *budget, uint32_t burst, const char *what)
 {
     if (!mu_rpc_spend(conn->rpc, budget, burst, RESETS_MS))
         mu_conn_dismiss(conn, NGHTTP2_ENHANCE_YOUR_CALM, "too many %s", what);
@@ -138,7 +138,7 @@ static void spend(struct mu_rpc_conn *conn, struct mu_rpc_budget *budget, uint32
 
 static void spend_reset(struct mu_rpc_conn *conn)
 {
-    spend(conn, &conn->resets, 2 * conn->rpc->options.streams_max, "calls that were reset");
+    budget_spend(conn, &conn->resets, 2 * conn->rpc->options.streams_max, "calls that were reset");
 }
 
 static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *user)
@@ -155,7 +155,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
         break;
     case NGHTTP2_DATA:
         if (frame->hd.length == 0 && !is_last)
-            spend(conn, &conn->idle, IDLE_MAX, "empty frames");
+            budget_spend(conn, &conn->idle, IDLE_MAX, "empty frames");
         break;
     case NGHTTP2_RST_STREAM:
         if (!call || call->phase != MU_CALL_ANSWERED)
@@ -163,10 +163,10 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
         return 0;
     case NGHTTP2_SETTINGS:
         conn->is_greeted = true;
-        spend(conn, &conn->idle, IDLE_MAX, "SETTINGS");
+        budget_spend(conn, &conn->idle, IDLE_MAX, "SETTINGS");
         return 0;
     case NGHTTP2_PING:
-    case NGHTTP2_PRIORITY: spend(conn, &conn->idle, IDLE_MAX, "frames that ask for nothing"); return 0;
+    case NGHTTP2_PRIORITY: budget_spend(conn, &conn->idle, IDLE_MAX, "frames that ask for nothing"); return 0;
     default: return 0;
     }
     if (call && is_last && !call->is_half_closed) {
@@ -201,7 +201,7 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     return 0;
 }
 
-static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error, void *user)
+static int on_request_stream_close(nghttp2_session *session, int32_t id, uint32_t error, void *user)
 {
     struct mu_rpc_call *call = nghttp2_session_get_stream_user_data(session, id);
 
@@ -253,8 +253,8 @@ static size_t fill_trailers(const struct mu_rpc_call *call, nghttp2_nv nv[3])
     return n;
 }
 
-static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t size, uint32_t *flags,
-                       nghttp2_data_source *source, void *user)
+static ssize_t on_response_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t size, uint32_t *flags,
+                                nghttp2_data_source *source, void *user)
 {
     struct mu_rpc_call *call = source->ptr;
     struct mu_rpc_conn *conn = user;
@@ -295,7 +295,7 @@ int mu_session_respond(struct mu_rpc_call *call, bool with_body)
     static const nghttp2_nv first[] = {HEADER(":status", "200"), HEADER("content-type", "application/grpc"),
                                        HEADER("grpc-accept-encoding", "identity,deflate,gzip")};
     static const nghttp2_nv strange = HEADER(":status", "415");
-    nghttp2_data_provider provider = {.source.ptr = call, .read_callback = on_read};
+    nghttp2_data_provider provider = {.source.ptr = call, .read_callback = on_response_read};
     nghttp2_nv nv[6];
     size_t n = 3;
 
@@ -316,12 +316,12 @@ int mu_session_callbacks(nghttp2_session_callbacks **ret_callbacks)
     if (nghttp2_session_callbacks_new(&c))
         return -1;
     nghttp2_session_callbacks_set_on_begin_headers_callback(c, on_begin_headers);
-    nghttp2_session_callbacks_set_on_header_callback(c, on_header);
+    nghttp2_session_callbacks_set_on_header_callback(c, on_request_header);
     nghttp2_session_callbacks_set_on_invalid_header_callback(c, on_invalid_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(c, on_frame);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(c, on_invalid_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(c, on_data);
-    nghttp2_session_callbacks_set_on_stream_close_callback(c, on_stream_close);
+    nghttp2_session_callbacks_set_on_stream_close_callback(c, on_request_stream_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(c, on_frame_sent);
     *ret_callbacks = c;
     return 0;

@@ -65,8 +65,8 @@ static const char *first_words(void)
 }
 
 /* Clients of gRPC offer "h2". Who offers something and not that would not understand us; who offers nothing may. */
-static int choose(SSL *ssl, const unsigned char **ret_name, unsigned char *ret_len, const unsigned char *names,
-                  unsigned len, void *arg)
+static int protocol_choose(SSL *ssl, const unsigned char **ret_name, unsigned char *ret_len, const unsigned char *names,
+                           unsigned len, void *arg)
 {
     (void)ssl;
     (void)arg;
@@ -97,7 +97,7 @@ static bool has_uri(const X509 *certificate, const char *prefix)
 }
 
 /* Instead of OpenSSL's own look at a client's chain: that, and then at its names. */
-static int verify(X509_STORE_CTX *chain, void *prefix)
+static int chain_verify(X509_STORE_CTX *chain, void *prefix)
 {
     if (X509_verify_cert(chain) != 1)
         return 0;
@@ -123,7 +123,7 @@ static enum muster_status ask_for_uri(struct mu_rpc *rpc, SSL_CTX *tls)
     rpc->peer_uri = strdup(o->peer_uri);
     if (!rpc->peer_uri)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a server");
-    SSL_CTX_set_cert_verify_callback(tls, verify, rpc->peer_uri);
+    SSL_CTX_set_cert_verify_callback(tls, chain_verify, rpc->peer_uri);
     return MUSTER_OK;
 }
 
@@ -162,7 +162,7 @@ enum muster_status mu_rpc_tls_open(struct mu_rpc *rpc)
                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_read_ahead(tls, 1);
     SSL_CTX_set_verify(tls, o->authority ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_NONE, NULL);
-    SSL_CTX_set_alpn_select_cb(tls, choose, NULL);
+    SSL_CTX_set_alpn_select_cb(tls, protocol_choose, NULL);
     status = load_files(tls, o);
     if (!status)
         status = ask_for_uri(rpc, tls);
@@ -231,7 +231,7 @@ int mu_rpc_tls_shake(struct mu_rpc_conn *conn)
 }
 
 /* The result of SSL_read or SSL_write as recv() and send() give it. */
-static long result(struct mu_rpc_conn *conn, int ok, size_t n)
+static long tls_result(struct mu_rpc_conn *conn, int ok, size_t n)
 {
     if (ok > 0)
         return (long)n;
@@ -259,7 +259,7 @@ long mu_rpc_tls_read(struct mu_rpc_conn *conn, void *to, size_t size)
     ERR_clear_error(); /* SSL_get_error() looks at whatever is left there */
     errno = 0;
     ok = SSL_read_ex(conn->ssl, to, size, &n);
-    return result(conn, ok, n);
+    return tls_result(conn, ok, n);
 }
 
 long mu_rpc_tls_write(struct mu_rpc_conn *conn, const void *from, size_t size)
@@ -270,5 +270,5 @@ long mu_rpc_tls_write(struct mu_rpc_conn *conn, const void *from, size_t size)
     ERR_clear_error();
     errno = 0;
     ok = SSL_write_ex(conn->ssl, from, size, &n);
-    return result(conn, ok, n);
+    return tls_result(conn, ok, n);
 }

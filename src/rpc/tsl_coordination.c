@@ -31,7 +31,7 @@ static void refuse_name(struct mu_visit *v)
 }
 
 /* The number of who calls, and the name of its job for the answer. False: the visit has ended. */
-static bool names(struct mu_visit *v, const named_task *source, int32_t *ret_task)
+static bool caller_names(struct mu_visit *v, const named_task *source, int32_t *ret_task)
 {
     const named_task *t = source ? source : &no_task;
 
@@ -43,7 +43,7 @@ static bool names(struct mu_visit *v, const named_task *source, int32_t *ret_tas
 }
 
 /* The numbers of a list; malloc()ed. NULL: the visit has ended. */
-static int32_t *numbers(struct mu_visit *v, named_task *const *list, size_t count)
+static int32_t *list_numbers(struct mu_visit *v, named_task *const *list, size_t count)
 {
     int32_t *tasks = calloc(count + 1, sizeof *tasks);
 
@@ -73,8 +73,8 @@ static void give_name(struct mu_visit *v, int32_t number, named_task *ret_task)
         ret_task->job_name = mu_reply_bytes(v->name, v->name_len);
 }
 
-static enum muster_status error(struct mu_visit *v, const struct mu_codec_payload *more, size_t count, void **ret_bytes,
-                                size_t *ret_size)
+static enum muster_status tsl_error(struct mu_visit *v, const struct mu_codec_payload *more, size_t count,
+                                    void **ret_bytes, size_t *ret_size)
 {
     Mu__TslCoordination__CoordinationServiceError e = MU__TSL_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
     named_task source;
@@ -89,39 +89,39 @@ static enum muster_status error(struct mu_visit *v, const struct mu_codec_payloa
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-static void ask_register(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_register(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(RegisterTask, q);
     int32_t task;
 
-    if (names(v, q->source_task, &task))
+    if (caller_names(v, q->source_task, &task))
         mu_coord_register(coord, &v->ask, task, q->incarnation, q->source_task && q->source_task->recoverable);
 }
 
-static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Heartbeat, q);
     int32_t task;
 
-    if (names(v, q->source_task, &task))
+    if (caller_names(v, q->source_task, &task))
         mu_coord_heartbeat(coord, &v->ask, task, q->incarnation);
 }
 
-static void ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(PollForError, q);
     int32_t task;
 
-    if (names(v, q->source_task, &task))
+    if (caller_names(v, q->source_task, &task))
         mu_coord_poll_error(coord, &v->ask, task);
 }
 
-static void ask_report(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_report(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(ReportErrorToService, q);
     int32_t task;
 
-    if (names(v, q->error_origin, &task))
+    if (caller_names(v, q->error_origin, &task))
         mu_coord_report_error(coord, &v->ask, task, q->error_code, MU_BYTES(q->error_message));
 }
 
@@ -133,12 +133,12 @@ static void ask_report_to_task(struct mu_visit *v, const ProtobufCMessage *reque
                   "ReportErrorToService, and learn of errors with PollForError");
 }
 
-static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(ShutdownTask, q);
     int32_t task;
 
-    if (names(v, q->source_task, &task))
+    if (caller_names(v, q->source_task, &task))
         mu_coord_shutdown(coord, &v->ask, task);
 }
 
@@ -147,16 +147,16 @@ static void ask_reset(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(ResetTask, q);
     int32_t task;
 
-    if (names(v, q->source_task, &task))
+    if (caller_names(v, q->source_task, &task))
         mu_coord_reset(coord, &v->ask, task);
 }
 
-static void ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(WaitForAllTasks, q);
     int32_t task;
 
-    if (!names(v, q->source_task, &task))
+    if (!caller_names(v, q->source_task, &task))
         return;
     if (task < 0 || (uint32_t)task >= mu_coord_num_tasks(coord))
         mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE,
@@ -169,7 +169,7 @@ static void ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
 static void ask_state(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(GetTaskState, q);
-    int32_t *tasks = numbers(v, q->source_task, q->n_source_task);
+    int32_t *tasks = list_numbers(v, q->source_task, q->n_source_task);
 
     if (!tasks)
         return;
@@ -198,7 +198,7 @@ static void ask_job(struct mu_visit *v, const ProtobufCMessage *request)
     free(tasks);
 }
 
-static void ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(WatchJobState, q);
     const struct mu_job *job = mu_jobs_named(&v->service->jobs, q->job_name.data, q->job_name.len);
@@ -219,7 +219,7 @@ struct row {
     named_task name;
 };
 
-static void fill(struct mu_visit *v, struct row *row, const struct muster_task_info *info)
+static void tsl_row_fill(struct mu_visit *v, struct row *row, const struct muster_task_info *info)
 {
     mu__tsl_coordination__coordinated_task_state_info__init(&row->info);
     give_name(v, info->task_id, &row->name);
@@ -247,7 +247,7 @@ static void reply_states(struct mu_visit *v, int32_t first, int32_t last)
     for (size_t i = 0; rows && each && i < count; i++) {
         if (v->ask.tasks[i].task_id < first || v->ask.tasks[i].task_id > last)
             continue;
-        fill(v, &rows[i], &v->ask.tasks[i]);
+        tsl_row_fill(v, &rows[i], &v->ask.tasks[i]);
         each[r.n_task_state++] = &rows[i].info;
     }
     r.task_state = each;
@@ -267,27 +267,27 @@ static void reply_state(struct mu_visit *v)
     reply_states(v, 0, INT32_MAX);
 }
 
-static void reply_watch(struct mu_visit *v)
+static void tsl_reply_watch(struct mu_visit *v)
 {
     const struct mu_job *job = mu_jobs_of(&v->service->jobs, v->task);
 
     reply_states(v, job->first, job->first + (job->count - 1));
 }
 
-static void ask_alive(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_alive(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(GetAliveTasks, q);
     int32_t task, *tasks;
 
-    if (!names(v, q->requesting_task, &task))
+    if (!caller_names(v, q->requesting_task, &task))
         return;
-    tasks = numbers(v, q->tasks, q->n_tasks);
+    tasks = list_numbers(v, q->tasks, q->n_tasks);
     if (tasks)
         mu_coord_alive(coord, &v->ask, task, tasks, q->n_tasks);
     free(tasks);
 }
 
-static void reply_alive(struct mu_visit *v)
+static void tsl_reply_alive(struct mu_visit *v)
 {
     Mu__TslCoordination__GetAliveTasksResponse r = MU__TSL_COORDINATION__GET_ALIVE_TASKS_RESPONSE__INIT;
     size_t count = v->ask.num_alive;
@@ -310,7 +310,7 @@ static void reply_alive(struct mu_visit *v)
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-static void ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
 {
     static const Mu__TslCoordination__KeyValueEntry none = MU__TSL_COORDINATION__KEY_VALUE_ENTRY__INIT;
     ASK(InsertKeyValue, q);
@@ -319,7 +319,7 @@ static void ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
     mu_coord_insert(coord, &v->ask, MU_BYTES(kv->key), MU_BYTES(kv->value), q->allow_overwrite);
 }
 
-static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_get(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(GetKeyValue, q);
 
@@ -327,7 +327,7 @@ static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
         mu_coord_get(coord, &v->ask, MU_BYTES(q->key));
 }
 
-static void ask_try(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_try(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(TryGetKeyValue, q);
 
@@ -335,7 +335,7 @@ static void ask_try(struct mu_visit *v, const ProtobufCMessage *request)
         mu_coord_try_get(coord, &v->ask, MU_BYTES(q->key));
 }
 
-static void ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(IncrementKeyValue, q);
 
@@ -343,7 +343,7 @@ static void ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
         mu_coord_increment(coord, &v->ask, MU_BYTES(q->key), q->increment);
 }
 
-static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(GetKeyValueDir, q);
 
@@ -351,7 +351,7 @@ static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
     mu_coord_get_dir(coord, &v->ask, MU_BYTES(q->directory_key));
 }
 
-static void ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(DeleteKeyValue, q);
 
@@ -360,32 +360,32 @@ static void ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
 
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
-static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Barrier, q);
     int32_t task, *tasks;
 
-    if (!names(v, q->source_task, &task))
+    if (!caller_names(v, q->source_task, &task))
         return;
-    tasks = numbers(v, q->tasks, q->n_tasks);
+    tasks = list_numbers(v, q->tasks, q->n_tasks);
     if (tasks)
         mu_coord_barrier(coord, &v->ask, task, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms, tasks, q->n_tasks,
                          q->counter);
     free(tasks);
 }
 
-static void ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
+static void tsl_ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(CancelBarrier, q);
     int32_t task;
 
-    if (names(v, q->source_task, &task))
+    if (caller_names(v, q->source_task, &task))
         mu_coord_cancel(coord, &v->ask, task, MU_BYTES(q->barrier_id), q->counter);
 }
 
 /* ---- the service ------------------------------------------------------------------------------------------------- */
 
-static const struct mu_dialect dialect = {.not_text = not_text, .error = error};
+static const struct mu_dialect dialect = {.not_text = not_text, .error = tsl_error};
 
 #define ANY(name, kind, ask, reply, islong)                                                                            \
     MU_METHOD("tensorflow.CoordinationService", name, &dialect, &mu__tsl_coordination__##kind##_request__descriptor,   \
@@ -394,25 +394,25 @@ static const struct mu_dialect dialect = {.not_text = not_text, .error = error};
 #define LONG(name, kind, ask, reply)   ANY(name, kind, ask, reply, true) /* its answer may be */
 
 const struct mu_rpc_method mu_tsl_coordination[] = {
-    METHOD("RegisterTask", register_task, ask_register, mu_reply_incarnation),
-    METHOD("Heartbeat", heartbeat, ask_heartbeat, mu_reply_incarnation),
-    LONG("WaitForAllTasks", wait_for_all_tasks, ask_devices, mu_reply_empty),
-    METHOD("ShutdownTask", shutdown_task, ask_shutdown, mu_reply_empty),
+    METHOD("RegisterTask", register_task, tsl_ask_register, mu_reply_incarnation),
+    METHOD("Heartbeat", heartbeat, tsl_ask_heartbeat, mu_reply_incarnation),
+    LONG("WaitForAllTasks", wait_for_all_tasks, tsl_ask_devices, mu_reply_empty),
+    METHOD("ShutdownTask", shutdown_task, tsl_ask_shutdown, mu_reply_empty),
     METHOD("ResetTask", reset_task, ask_reset, mu_reply_empty),
     METHOD("ReportErrorToTask", report_error_to_task, ask_report_to_task, mu_reply_empty),
-    METHOD("ReportErrorToService", report_error_to_service, ask_report, mu_reply_empty),
+    METHOD("ReportErrorToService", report_error_to_service, tsl_ask_report, mu_reply_empty),
     LONG("GetTaskState", get_task_state, ask_state, reply_state),
     LONG("GetJobState", get_job_state, ask_job, reply_state),
-    LONG("WatchJobState", watch_job_state, ask_watch, reply_watch),
-    METHOD("InsertKeyValue", insert_key_value, ask_insert, mu_reply_empty),
-    LONG("GetKeyValue", get_key_value, ask_get, mu_reply_entry),
-    LONG("TryGetKeyValue", try_get_key_value, ask_try, mu_reply_entry),
-    METHOD("IncrementKeyValue", increment_key_value, ask_increment, mu_reply_entry),
-    LONG("GetKeyValueDir", get_key_value_dir, ask_dir, mu_reply_directory),
-    METHOD("DeleteKeyValue", delete_key_value, ask_delete, mu_reply_empty),
-    METHOD("Barrier", barrier, ask_barrier, mu_reply_counter),
-    METHOD("CancelBarrier", cancel_barrier, ask_cancel, mu_reply_empty),
-    METHOD("GetAliveTasks", get_alive_tasks, ask_alive, reply_alive),
-    METHOD("PollForError", poll_for_error, ask_poll, mu_reply_empty),
+    LONG("WatchJobState", watch_job_state, tsl_ask_watch, tsl_reply_watch),
+    METHOD("InsertKeyValue", insert_key_value, tsl_ask_insert, mu_reply_empty),
+    LONG("GetKeyValue", get_key_value, tsl_ask_get, mu_reply_entry),
+    LONG("TryGetKeyValue", try_get_key_value, tsl_ask_try, mu_reply_entry),
+    METHOD("IncrementKeyValue", increment_key_value, tsl_ask_increment, mu_reply_entry),
+    LONG("GetKeyValueDir", get_key_value_dir, tsl_ask_dir, mu_reply_directory),
+    METHOD("DeleteKeyValue", delete_key_value, tsl_ask_delete, mu_reply_empty),
+    METHOD("Barrier", barrier, tsl_ask_barrier, mu_reply_counter),
+    METHOD("CancelBarrier", cancel_barrier, tsl_ask_cancel, mu_reply_empty),
+    METHOD("GetAliveTasks", get_alive_tasks, tsl_ask_alive, tsl_reply_alive),
+    METHOD("PollForError", poll_for_error, tsl_ask_poll, mu_reply_empty),
     {0},
 };

@@ -35,7 +35,7 @@ struct told {
     size_t count, capacity;
 };
 
-static bool tell(struct told *t, ProtobufCBinaryData device)
+static bool device_tell(struct told *t, ProtobufCBinaryData device)
 {
     if (t->count == t->capacity) {
         size_t capacity = t->capacity ? 2 * t->capacity : 64;
@@ -53,7 +53,7 @@ static bool tell(struct told *t, ProtobufCBinaryData device)
 static bool tell_all(struct told *t, const ProtobufCBinaryData *devices, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (!tell(t, devices[i]))
+        if (!device_tell(t, devices[i]))
             return false;
     return true;
 }
@@ -76,7 +76,7 @@ static enum muster_status read_into(ProtobufCMessage **list, size_t *count, cons
     return status;
 }
 
-static enum muster_status collect(struct together *t, const ProtobufCBinaryData *requests, size_t count)
+static enum muster_status devices_collect(struct together *t, const ProtobufCBinaryData *requests, size_t count)
 {
     bool ok = true;
 
@@ -95,7 +95,7 @@ static enum muster_status collect(struct together *t, const ProtobufCBinaryData 
         if (old && old->type_case == MU__TSL_COORDINATION__COORDINATION_SERVICE_DEVICE_INFO__TYPE_TF)
             ok = ok && tell_all(&t->tf, old->tf->devices, old->tf->n_devices);
         if (old && old->type_case == MU__TSL_COORDINATION__COORDINATION_SERVICE_DEVICE_INFO__TYPE_XLA)
-            ok = ok && tell(&t->xla, old->xla->devices);
+            ok = ok && device_tell(&t->xla, old->xla->devices);
     }
     return ok ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the devices of %zu tasks", count);
 }
@@ -134,7 +134,7 @@ static enum muster_status open_locals(struct together *t, struct told *ret_local
         if (any->type_url.len <= suffix || any->type_url.data[any->type_url.len - suffix - 1] != '/' ||
             memcmp(any->type_url.data + any->type_url.len - suffix, local_type, suffix) != 0)
             return MUSTER_OK;
-        if (!tell(ret_locals, any->value))
+        if (!device_tell(ret_locals, any->value))
             return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %zu local topologies", t->any.count);
     }
     *ret_are_locals = t->any.count > 0;
@@ -181,7 +181,7 @@ static enum muster_status put_xla(struct together *t, Mu__TslCoordination__XlaDe
     return status;
 }
 
-static enum muster_status pack(struct together *t, uint64_t incarnation, void **ret_bytes, size_t *ret_size)
+static enum muster_status devices_pack(struct together *t, uint64_t incarnation, void **ret_bytes, size_t *ret_size)
 {
     Mu__TslCoordination__WaitForAllTasksResponse r = MU__TSL_COORDINATION__WAIT_FOR_ALL_TASKS_RESPONSE__INIT;
     Mu__TslCoordination__CoordinationServiceDeviceInfo old =
@@ -224,10 +224,10 @@ enum muster_status mu_devices_together(const ProtobufCBinaryData *requests, size
     enum muster_status status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the devices of %zu tasks", count);
 
     if (t.requests)
-        status = collect(&t, requests, count);
+        status = devices_collect(&t, requests, count);
     if (!status) {
         t.inner = calloc(t.any.count + t.xla.count + 1, sizeof *t.inner);
-        status = t.inner ? pack(&t, incarnation, ret_bytes, ret_size)
+        status = t.inner ? devices_pack(&t, incarnation, ret_bytes, ret_size)
                          : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %zu devices", t.any.count);
     }
     while (t.num_inner > 0)
@@ -244,8 +244,8 @@ enum muster_status mu_devices_together(const ProtobufCBinaryData *requests, size
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-static enum muster_status make(const struct muster_kv_entry *entries, size_t count, uint64_t incarnation,
-                               void **ret_bytes, size_t *ret_size)
+static enum muster_status tsl_devices_make(const struct muster_kv_entry *entries, size_t count, uint64_t incarnation,
+                                           void **ret_bytes, size_t *ret_size)
 {
     ProtobufCBinaryData *requests = calloc(count + 1, sizeof *requests);
     enum muster_status status;
@@ -259,9 +259,9 @@ static enum muster_status make(const struct muster_kv_entry *entries, size_t cou
     return status;
 }
 
-const struct mu_gather mu_tsl_devices = {.directory = DIRECTORY, .make = make};
+const struct mu_gather mu_tsl_devices = {.directory = DIRECTORY, .make = tsl_devices_make};
 
-static void met(struct mu_visit *v)
+static void on_tsl_devices_met(struct mu_visit *v)
 {
     if (v->ask.status)
         mu_visit_refuse(v);
@@ -269,7 +269,7 @@ static void met(struct mu_visit *v)
         mu_gather_answer(&v->service->devices, v);
 }
 
-static void told(struct mu_visit *v)
+static void on_tsl_devices_told(struct mu_visit *v)
 {
     char id[ID_SIZE];
     int len;
@@ -279,7 +279,7 @@ static void told(struct mu_visit *v)
         return;
     }
     len = snprintf(id, sizeof id, "WaitForAllTasks::%" PRIu64, mu_coord_incarnation(v->coord));
-    mu_coord_barrier(v->coord, mu_visit_again(v, met), v->task, id, (size_t)len, WAIT_MS, NULL, 0, 0);
+    mu_coord_barrier(v->coord, mu_visit_again(v, on_tsl_devices_met), v->task, id, (size_t)len, WAIT_MS, NULL, 0, 0);
 }
 
 void mu_devices_wait(struct mu_visit *v, int32_t task, const Mu__TslCoordination__WaitForAllTasksRequest *request)
@@ -298,6 +298,6 @@ void mu_devices_wait(struct mu_visit *v, int32_t task, const Mu__TslCoordination
     }
     v->task = task;
     len = snprintf(key, sizeof key, DIRECTORY "/%010" PRId32, task); /* sorted as the tasks are */
-    mu_coord_insert(v->coord, mu_visit_again(v, told), key, (size_t)len, bytes, size, false);
+    mu_coord_insert(v->coord, mu_visit_again(v, on_tsl_devices_told), key, (size_t)len, bytes, size, false);
     free(bytes);
 }

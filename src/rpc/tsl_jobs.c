@@ -20,7 +20,7 @@ enum {
 };
 static const char any_name[] = "jax_worker";
 
-static char *copy(const void *name, size_t len)
+static char *name_copy(const void *name, size_t len)
 {
     char *own = malloc(len + 1);
 
@@ -31,7 +31,7 @@ static char *copy(const void *name, size_t len)
     return own;
 }
 
-static enum muster_status add(struct mu_jobs *jobs, const char *name, size_t len, int32_t count)
+static enum muster_status job_add(struct mu_jobs *jobs, const char *name, size_t len, int32_t count)
 {
     struct mu_job *list = reallocarray(jobs->list, jobs->count + 1, sizeof *list);
     struct mu_job *job;
@@ -40,7 +40,7 @@ static enum muster_status add(struct mu_jobs *jobs, const char *name, size_t len
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %zu jobs", jobs->count + 1);
     jobs->list = list;
     job = &list[jobs->count];
-    job->name = copy(name, len);
+    job->name = name_copy(name, len);
     if (!job->name)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a job's name");
     job->first = jobs->count ? job[-1].first + job[-1].count : 0;
@@ -66,7 +66,7 @@ static enum muster_status add_word(struct mu_jobs *jobs, const char *word, size_
         if (strlen(jobs->list[i].name) == (size_t)(colon - word) &&
             memcmp(jobs->list[i].name, word, (size_t)(colon - word)) == 0)
             return mu_fail(MUSTER_INVALID_ARGUMENT, "job %s is named twice", jobs->list[i].name);
-    return add(jobs, word, (size_t)(colon - word), (int32_t)count);
+    return job_add(jobs, word, (size_t)(colon - word), (int32_t)count);
 }
 
 enum muster_status mu_jobs_init(struct mu_jobs *jobs, const char *words, int32_t num_tasks)
@@ -76,7 +76,7 @@ enum muster_status mu_jobs_init(struct mu_jobs *jobs, const char *words, int32_t
 
     *jobs = (struct mu_jobs){.is_any = !words, .num_tasks = num_tasks};
     if (!words)
-        return add(jobs, any_name, strlen(any_name), num_tasks);
+        return job_add(jobs, any_name, strlen(any_name), num_tasks);
     for (const char *at = words; !status;) {
         size_t len = strcspn(at, ",");
 
@@ -125,7 +125,7 @@ const struct mu_job *mu_jobs_named(struct mu_jobs *jobs, const void *name, size_
         return &jobs->list[0];
     if (jobs->is_any && is_nameless(jobs->list[0].name, strlen(jobs->list[0].name)) && len <= NAME_MAX_LEN &&
         !memchr(name, 0, len)) {
-        char *own = copy(name, len);
+        char *own = name_copy(name, len);
 
         if (!own) {
             mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a job's name");

@@ -15,7 +15,7 @@
 #include "segment/handle.h"
 #include "topology/message.h"
 
-static bool report(void *arg, const struct mu_coord_report *what)
+static bool service_report(void *arg, const struct mu_coord_report *what)
 {
     Mu__TslCoordination__ReportErrorToTaskRequest q = MU__TSL_COORDINATION__REPORT_ERROR_TO_TASK_REQUEST__INIT;
     Mu__TslCoordination__CoordinationServiceError error = MU__TSL_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
@@ -42,7 +42,7 @@ static bool report(void *arg, const struct mu_coord_report *what)
     return is_begun;
 }
 
-static void ended(void *arg, uint32_t task, uint64_t incarnation, bool well)
+static void on_client_ended(void *arg, uint32_t task, uint64_t incarnation, bool well)
 {
     struct mu_service *s = arg;
 
@@ -50,7 +50,7 @@ static void ended(void *arg, uint32_t task, uint64_t incarnation, bool well)
         mu_coord_untold(s->coord, (int32_t)task, incarnation);
 }
 
-static void said(void *arg, const char *sentence)
+static void on_report_said(void *arg, const char *sentence)
 {
     const struct mu_service *s = arg;
     const struct mu_coord_options *coord = mu_coord_options(s->coord);
@@ -67,14 +67,14 @@ enum muster_status mu_reports_begin(struct mu_service *s, const struct mu_servic
         .seg = s->m->seg,
         .time_ns = o->workers_ns,
         .num_tasks = mu_coord_num_tasks(s->coord),
-        .ended = ended,
-        .said = said,
+        .ended = on_client_ended,
+        .said = on_report_said,
         .arg = s,
     };
     enum muster_status status = mu_workers_open(&options, &s->workers);
 
     if (!status)
-        mu_coord_report_by(s->coord, report, s);
+        mu_coord_report_by(s->coord, service_report, s);
     return status;
 }
 

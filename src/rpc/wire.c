@@ -31,13 +31,13 @@ bool mu_wire_timeout(const char *text, size_t len, uint64_t *ret_ns)
     return false;
 }
 
-static bool is_plain(unsigned char c)
+static bool character_is_plain(unsigned char c)
 {
     return c >= 0x20 && c <= 0x7e && c != '%';
 }
 
 /* The bytes of the character that begins there; of those that are none. */
-static size_t character(const char *at, size_t left, bool *ret_good)
+static size_t character_length(const char *at, size_t left, bool *ret_good)
 {
     size_t len = mu_utf8_length(at, left);
 
@@ -55,19 +55,19 @@ size_t mu_wire_text(const char *text, char *to, size_t size)
 
     while (from < len) {
         bool good;
-        size_t bytes = character(text + from, len - from, &good), more = 0;
+        size_t bytes = character_length(text + from, len - from, &good), more = 0;
         const char *say = good ? text + from : "?"; /* of bytes that are no text nothing but that */
         size_t said = good ? bytes : 1;
 
         for (size_t i = 0; i < said; i++)
-            more += is_plain((unsigned char)say[i]) ? 1 : 3;
+            more += character_is_plain((unsigned char)say[i]) ? 1 : 3;
         if (from + said > MU_WIRE_TEXT_MAX || n + more > size)
             break;
         from += bytes;
         for (size_t i = 0; i < said; i++) {
             unsigned char c = (unsigned char)say[i];
 
-            if (is_plain(c)) {
+            if (character_is_plain(c)) {
                 to[n++] = (char)c;
                 continue;
             }

@@ -50,7 +50,7 @@ struct mu_workers {
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 /* A template's text for the task; of others the text as it is. */
-static void fill(const char *text, uint32_t task, char *to, size_t size)
+static void template_fill(const char *text, uint32_t task, char *to, size_t size)
 {
     const char *rank = strstr(text, RANK);
 
@@ -60,7 +60,7 @@ static void fill(const char *text, uint32_t task, char *to, size_t size)
         snprintf(to, size, "%s", text);
 }
 
-static enum muster_status find(const char *text, uint32_t task, struct mu_link_name *ret_name)
+static enum muster_status worker_find(const char *text, uint32_t task, struct mu_link_name *ret_name)
 {
     char address[300];
 
@@ -68,7 +68,7 @@ static enum muster_status find(const char *text, uint32_t task, struct mu_link_n
         text += 7;
     if (strlen(text) > 260)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "'%.60s...' is no address of a worker", text);
-    fill(text, task, address, sizeof address);
+    template_fill(text, task, address, sizeof address);
     if (mu_link_name_parse(address, ret_name) || !ret_name->host[0] || strcmp(ret_name->port, "0") == 0)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "'%.60s' is no address of a worker: write HOST:PORT or [V6]:PORT",
                        address);
@@ -76,7 +76,7 @@ static enum muster_status find(const char *text, uint32_t task, struct mu_link_n
 }
 
 /* Cut the text at its commas. */
-static enum muster_status cut(struct mu_workers *w)
+static enum muster_status workers_cut(struct mu_workers *w)
 {
     uint32_t count = 1, n = 0;
 
@@ -119,9 +119,9 @@ static enum muster_status take_addresses(struct mu_workers *w)
     if (!w->text || !w->workers)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the addresses of workers");
     if (!strstr(w->text, RANK))
-        status = cut(w);
+        status = workers_cut(w);
     for (uint32_t i = 0; !status && i < w->o.num_tasks; i++)
-        status = find(text_of(w, i), i, &name);
+        status = worker_find(text_of(w, i), i, &name);
     return status;
 }
 
@@ -141,7 +141,7 @@ static uint64_t now_ms(void)
     return mu_now() / 1000000;
 }
 
-static void say(struct mu_workers *w, const struct mu_worker_call *call)
+static void worker_say(struct mu_workers *w, const struct mu_worker_call *call)
 {
     char sentence[1000];
 
@@ -154,7 +154,7 @@ static void say(struct mu_workers *w, const struct mu_worker_call *call)
     w->o.said(w->o.arg, sentence);
 }
 
-static void forget(struct mu_workers *w, struct mu_worker_call *call)
+static void worker_call_forget(struct mu_workers *w, struct mu_worker_call *call)
 {
     if (call->before)
         call->before->next = call->next;
@@ -186,15 +186,15 @@ static void begin_more(struct mu_workers *w)
 }
 
 /* The call is over. */
-static void end(struct mu_workers *w, struct mu_worker_call *call)
+static void worker_call_end(struct mu_workers *w, struct mu_worker_call *call)
 {
     bool well = mu_worker_call_is_well(call);
     uint32_t task = call->task;
     uint64_t tag = call->tag;
 
-    forget(w, call);
+    worker_call_forget(w, call);
     if (!well)
-        say(w, call);
+        worker_say(w, call);
     mu_worker_call_free(call);
     begin_more(w);
     w->o.ended(w->o.arg, task, tag, well);
@@ -213,12 +213,12 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
         mu_worker_call_go(call);
         if (call->is_over)
-            end(w, call);
+            worker_call_end(w, call);
     }
 }
 
 /* The first whose time is over, or that failed as it began. */
-static struct mu_worker_call *overdue(struct mu_workers *w)
+static struct mu_worker_call *overdue_call(struct mu_workers *w)
 {
     uint64_t now = now_ms();
 
@@ -234,13 +234,13 @@ static struct mu_worker_call *overdue(struct mu_workers *w)
     return NULL;
 }
 
-static void on_timer(uv_timer_t *timer)
+static void on_worker_timer(uv_timer_t *timer)
 {
     struct mu_workers *w = timer->data;
     struct mu_worker_call *call;
 
-    while (!w->is_closed && (call = overdue(w)) != NULL)
-        end(w, call);
+    while (!w->is_closed && (call = overdue_call(w)) != NULL)
+        worker_call_end(w, call);
     if (!w->is_closed && w->num_under_way == 0)
         uv_timer_stop(timer);
 }
@@ -252,7 +252,7 @@ bool mu_workers_call(struct mu_workers *w, uint32_t task, uint64_t tag, const ch
     struct mu_worker_call *call;
 
     if (w->is_closed || task >= w->o.num_tasks || w->workers[task].calls >= EACH_MAX ||
-        find(text_of(w, task), task, &name))
+        worker_find(text_of(w, task), task, &name))
         return false;
     call = mu_worker_call_new(&name, path, message, len);
     if (!call)
@@ -273,7 +273,7 @@ bool mu_workers_call(struct mu_workers *w, uint32_t task, uint64_t tag, const ch
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
-static void done(struct mu_workers *w)
+static void workers_done(struct mu_workers *w)
 {
     free_addresses(w);
     if (w->poll_fd >= 0)
@@ -297,14 +297,14 @@ enum muster_status mu_workers_open(const struct mu_workers_options *options, str
             status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no epoll for calls to workers: %s", strerror(errno));
     }
     if (status) {
-        done(w);
+        workers_done(w);
         return status;
     }
     uv_timer_init(w->o.loop, &w->timer);
     w->poll.data = w->timer.data = w;
     w->open = 2;
     uv_poll_start(&w->poll, UV_READABLE, on_poll);
-    uv_timer_start(&w->timer, on_timer, LOOK_MS, LOOK_MS);
+    uv_timer_start(&w->timer, on_worker_timer, LOOK_MS, LOOK_MS);
     uv_timer_stop(&w->timer); /* it knows how often: uv_timer_again() */
     uv_unref((uv_handle_t *)&w->poll);
     uv_unref((uv_handle_t *)&w->timer);
@@ -312,15 +312,15 @@ enum muster_status mu_workers_open(const struct mu_workers_options *options, str
     return MUSTER_OK;
 }
 
-static void on_closed(uv_handle_t *handle)
+static void on_timer_closed(uv_handle_t *handle)
 {
     struct mu_workers *w = handle->data;
 
     if (--w->open == 0)
-        done(w);
+        workers_done(w);
 }
 
-static void drop(struct mu_worker_call *first)
+static void calls_drop(struct mu_worker_call *first)
 {
     while (first) {
         struct mu_worker_call *call = first;
@@ -335,9 +335,9 @@ void mu_workers_close(struct mu_workers *w)
     if (!w || w->is_closed)
         return;
     w->is_closed = true;
-    drop(w->under_way);
-    drop(w->first);
+    calls_drop(w->under_way);
+    calls_drop(w->first);
     w->under_way = w->first = NULL;
-    uv_close((uv_handle_t *)&w->poll, on_closed);
-    uv_close((uv_handle_t *)&w->timer, on_closed);
+    uv_close((uv_handle_t *)&w->poll, on_timer_closed);
+    uv_close((uv_handle_t *)&w->timer, on_timer_closed);
 }

@@ -66,20 +66,20 @@ void mu_worker_call_free(struct mu_worker_call *call)
 }
 
 /* The first reason stays. */
-static void fail(struct mu_worker_call *call, const char *why)
+static void worker_call_fail(struct mu_worker_call *call, const char *why)
 {
     if (!call->why[0])
         snprintf(call->why, sizeof call->why, "%s", why);
     call->is_over = true;
 }
 
-static bool watch(struct mu_worker_call *call, int fd, int operation, int events)
+static bool socket_watch(struct mu_worker_call *call, int fd, int operation, int events)
 {
     struct epoll_event event = {.events = (uint32_t)events, .data.ptr = call};
 
     if (epoll_ctl(call->poll_fd, operation, fd, &event) == 0)
         return true;
-    fail(call, strerror(errno));
+    worker_call_fail(call, strerror(errno));
     return false;
 }
 
@@ -90,13 +90,13 @@ bool mu_worker_call_is_well(const struct mu_worker_call *call)
 
 /* ---- HTTP/2 ------------------------------------------------------------------------------------------------------ */
 
-static bool is(const uint8_t *bytes, size_t len, const char *word)
+static bool word_is(const uint8_t *bytes, size_t len, const char *word)
 {
     return len == strlen(word) && memcmp(bytes, word, len) == 0;
 }
 
 /* A small number in digits; 999: it is none. */
-static unsigned number(const uint8_t *digits, size_t len)
+static unsigned small_number(const uint8_t *digits, size_t len)
 {
     unsigned n = 0;
 
@@ -108,8 +108,8 @@ static unsigned number(const uint8_t *digits, size_t len)
     return len > 0 ? n : 999;
 }
 
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len,
-                     const uint8_t *value, size_t len, uint8_t flags, void *user)
+static int on_answer_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len,
+                            const uint8_t *value, size_t len, uint8_t flags, void *user)
 {
     struct mu_worker_call *call = user;
     size_t shown = len < sizeof call->words - 1 ? len : sizeof call->words - 1;
@@ -118,12 +118,12 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     (void)flags;
     if (frame->hd.stream_id != 1)
         return 0;
-    if (is(name, name_len, ":status")) {
-        call->http_status = number(value, len);
-    } else if (is(name, name_len, "grpc-status")) {
-        call->grpc_status = number(value, len);
+    if (word_is(name, name_len, ":status")) {
+        call->http_status = small_number(value, len);
+    } else if (word_is(name, name_len, "grpc-status")) {
+        call->grpc_status = small_number(value, len);
         call->has_status = true;
-    } else if (is(name, name_len, "grpc-message")) {
+    } else if (word_is(name, name_len, "grpc-message")) {
         for (size_t i = 0; i < shown; i++)
             call->words[i] = (char)(value[i] >= ' ' && value[i] <= '~' ? value[i] : '?');
         call->words[shown] = 0;
@@ -131,7 +131,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     return 0;
 }
 
-static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error, void *user)
+static int on_answer_stream_close(nghttp2_session *session, int32_t id, uint32_t error, void *user)
 {
     struct mu_worker_call *call = user;
 
@@ -153,8 +153,8 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t error,
     return 0;
 }
 
-static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t size, uint32_t *flags,
-                       nghttp2_data_source *source, void *user)
+static ssize_t on_question_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t size, uint32_t *flags,
+                                nghttp2_data_source *source, void *user)
 {
     struct mu_worker_call *call = source->ptr;
     size_t left = call->len - call->given, part = left < size ? left : size;
@@ -169,28 +169,28 @@ static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t
     return (ssize_t)part;
 }
 
-static nghttp2_nv header(const char *name, const char *value)
+static nghttp2_nv header_of(const char *name, const char *value)
 {
     return (nghttp2_nv){(uint8_t *)(uintptr_t)name, (uint8_t *)(uintptr_t)value, strlen(name), strlen(value),
                         NGHTTP2_NV_FLAG_NONE};
 }
 
 /* False: no memory. */
-static bool submit(struct mu_worker_call *call)
+static bool worker_call_submit(struct mu_worker_call *call)
 {
     char timeout[32];
     nghttp2_nv nv[8];
-    nghttp2_data_provider provider = {.source.ptr = call, .read_callback = on_read};
+    nghttp2_data_provider provider = {.source.ptr = call, .read_callback = on_question_read};
 
     snprintf(timeout, sizeof timeout, "%llum", (unsigned long long)call->time_ms);
-    nv[0] = header(":method", "POST");
-    nv[1] = header(":scheme", "http");
-    nv[2] = header(":path", call->path);
-    nv[3] = header(":authority", call->authority);
-    nv[4] = header("content-type", "application/grpc");
-    nv[5] = header("te", "trailers");
-    nv[6] = header("grpc-timeout", timeout);
-    nv[7] = header("user-agent", "muster");
+    nv[0] = header_of(":method", "POST");
+    nv[1] = header_of(":scheme", "http");
+    nv[2] = header_of(":path", call->path);
+    nv[3] = header_of(":authority", call->authority);
+    nv[4] = header_of("content-type", "application/grpc");
+    nv[5] = header_of("te", "trailers");
+    nv[6] = header_of("grpc-timeout", timeout);
+    nv[7] = header_of("user-agent", "muster");
     return nghttp2_submit_settings(call->session, NGHTTP2_FLAG_NONE, NULL, 0) == 0 &&
            nghttp2_submit_request(call->session, NULL, nv, sizeof nv / sizeof *nv, &provider, NULL) == 1;
 }
@@ -218,9 +218,9 @@ static bool begin_session(struct mu_worker_call *call)
     if (nghttp2_session_callbacks_new(&c))
         return false;
     nghttp2_session_callbacks_set_send_callback(c, on_send);
-    nghttp2_session_callbacks_set_on_header_callback(c, on_header);
-    nghttp2_session_callbacks_set_on_stream_close_callback(c, on_stream_close);
-    ok = nghttp2_session_client_new(&call->session, c, call) == 0 && submit(call);
+    nghttp2_session_callbacks_set_on_header_callback(c, on_answer_header);
+    nghttp2_session_callbacks_set_on_stream_close_callback(c, on_answer_stream_close);
+    ok = nghttp2_session_client_new(&call->session, c, call) == 0 && worker_call_submit(call);
     nghttp2_session_callbacks_del(c);
     return ok;
 }
@@ -230,22 +230,23 @@ static bool begin_session(struct mu_worker_call *call)
 static void connect_next(struct mu_worker_call *call);
 
 /* Say what there is to be said, and wait for what there is to be heard. */
-static void speak(struct mu_worker_call *call)
+static void worker_call_speak(struct mu_worker_call *call)
 {
     int error = nghttp2_session_send(call->session), events;
 
     if (error)
-        fail(call, error == NGHTTP2_ERR_CALLBACK_FAILURE ? "it closed the connection" : nghttp2_strerror(error));
+        worker_call_fail(call,
+                         error == NGHTTP2_ERR_CALLBACK_FAILURE ? "it closed the connection" : nghttp2_strerror(error));
     else if (!nghttp2_session_want_read(call->session) && !nghttp2_session_want_write(call->session))
-        fail(call, "it does not speak HTTP/2"); /* it has been told so */
+        worker_call_fail(call, "it does not speak HTTP/2"); /* it has been told so */
     if (call->is_over)
         return;
     events = EPOLLIN | (nghttp2_session_want_write(call->session) ? EPOLLOUT : 0);
-    if (events != call->polled && watch(call, call->fd, EPOLL_CTL_MOD, events))
+    if (events != call->polled && socket_watch(call, call->fd, EPOLL_CTL_MOD, events))
         call->polled = events;
 }
 
-static void hear(struct mu_worker_call *call)
+static void worker_call_hear(struct mu_worker_call *call)
 {
     uint8_t bytes[AT_ONCE];
     ssize_t n = recv(call->fd, bytes, sizeof bytes, MSG_DONTWAIT), taken;
@@ -253,7 +254,7 @@ static void hear(struct mu_worker_call *call)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
-        fail(call, n == 0 ? "it closed the connection" : strerror(errno));
+        worker_call_fail(call, n == 0 ? "it closed the connection" : strerror(errno));
         return;
     }
     call->came += (size_t)n;
@@ -261,12 +262,12 @@ static void hear(struct mu_worker_call *call)
     if (call->is_over)
         return;
     if (taken < 0)
-        fail(call, "it does not speak HTTP/2");
+        worker_call_fail(call, "it does not speak HTTP/2");
     else if (call->came > ANSWER_MAX)
-        fail(call, "its answer has no end");
+        worker_call_fail(call, "its answer has no end");
 }
 
-static void connected(struct mu_worker_call *call)
+static void on_worker_connected(struct mu_worker_call *call)
 {
     int error = 0, one = 1;
     socklen_t size = sizeof error;
@@ -283,9 +284,9 @@ static void connected(struct mu_worker_call *call)
     call->why[0] = 0;
     setsockopt(call->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (begin_session(call))
-        speak(call);
+        worker_call_speak(call);
     else
-        fail(call, "no memory for the call");
+        worker_call_fail(call, "no memory for the call");
 }
 
 /* The last address's reason is told. */
@@ -298,13 +299,13 @@ static void connect_next(struct mu_worker_call *call)
         call->fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (call->fd >= 0 && (connect(call->fd, a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS)) {
             call->polled = EPOLLOUT;
-            watch(call, call->fd, EPOLL_CTL_ADD, EPOLLOUT);
+            socket_watch(call, call->fd, EPOLL_CTL_ADD, EPOLLOUT);
             return;
         }
         snprintf(call->why, sizeof call->why, "%s", strerror(errno));
         hang_up(call);
     }
-    fail(call, "it has no address");
+    worker_call_fail(call, "it has no address");
 }
 
 static void looked_up(struct mu_worker_call *call)
@@ -316,7 +317,7 @@ static void looked_up(struct mu_worker_call *call)
     call->lookup = NULL;
     error = mu_lookup_end(lookup, &call->list);
     if (error) {
-        fail(call, gai_strerror(error));
+        worker_call_fail(call, gai_strerror(error));
         return;
     }
     call->at = call->list;
@@ -328,9 +329,9 @@ void mu_worker_call_begin(struct mu_worker_call *call, int poll_fd)
     call->poll_fd = poll_fd;
     call->lookup = mu_lookup_begin(&call->name);
     if (!call->lookup)
-        fail(call, "no memory to look its name up");
+        worker_call_fail(call, "no memory to look its name up");
     else
-        watch(call, mu_lookup_fd(call->lookup), EPOLL_CTL_ADD, EPOLLIN);
+        socket_watch(call, mu_lookup_fd(call->lookup), EPOLL_CTL_ADD, EPOLLIN);
 }
 
 void mu_worker_call_go(struct mu_worker_call *call)
@@ -340,10 +341,10 @@ void mu_worker_call_go(struct mu_worker_call *call)
     if (call->lookup) {
         looked_up(call);
     } else if (!call->is_connected) {
-        connected(call);
+        on_worker_connected(call);
     } else {
-        hear(call);
+        worker_call_hear(call);
         if (!call->is_over)
-            speak(call);
+            worker_call_speak(call);
     }
 }

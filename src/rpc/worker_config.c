@@ -17,7 +17,7 @@ static void skip_blank(const char **at)
 }
 
 /* That character comes next, and is stepped over. */
-static bool take(const char **at, char c)
+static bool character_take(const char **at, char c)
 {
     skip_blank(at);
     if (**at != c)
@@ -31,7 +31,7 @@ static bool take_string(const char **at, const char **ret_text, size_t *ret_len)
 {
     const char *end;
 
-    if (!take(at, '"'))
+    if (!character_take(at, '"'))
         return false;
     for (end = *at; *end && *end != '"'; end++)
         if (*end == '\\' && !*++end)
@@ -74,32 +74,32 @@ static bool skip_value(const char **at)
 }
 
 /* Within an object, to the value of that name. */
-static bool find(const char **at, const char *name)
+static bool value_find(const char **at, const char *name)
 {
     const char *text;
     size_t len;
 
-    if (!take(at, '{'))
+    if (!character_take(at, '{'))
         return false;
     do {
-        if (!take_string(at, &text, &len) || !take(at, ':'))
+        if (!take_string(at, &text, &len) || !character_take(at, ':'))
             return false;
         if (len == strlen(name) && memcmp(text, name, len) == 0)
             return true;
         if (!skip_value(at))
             return false;
-    } while (take(at, ','));
+    } while (character_take(at, ','));
     return false;
 }
 
 /* The strings of an array, with commas between. */
-static bool join(const char *at, char *to, uint32_t *ret_count)
+static bool strings_join(const char *at, char *to, uint32_t *ret_count)
 {
     const char *text;
     size_t len, n = 0;
 
     *ret_count = 0;
-    if (!take(&at, '['))
+    if (!character_take(&at, '['))
         return false;
     do {
         if (!take_string(&at, &text, &len) || memchr(text, '\\', len) || memchr(text, ',', len))
@@ -109,9 +109,9 @@ static bool join(const char *at, char *to, uint32_t *ret_count)
         memcpy(to + n, text, len);
         n += len;
         ++*ret_count;
-    } while (take(&at, ','));
+    } while (character_take(&at, ','));
     to[n] = 0;
-    return take(&at, ']');
+    return character_take(&at, ']');
 }
 
 char *mu_workers_of_config(const char *json, uint32_t num_tasks)
@@ -119,8 +119,8 @@ char *mu_workers_of_config(const char *json, uint32_t num_tasks)
     char *list = malloc(strlen(json) + 1); /* it is a part of it */
     uint32_t count;
 
-    if (list && find(&json, "cluster") && find(&json, "worker") && join(json, list, &count) && count == num_tasks &&
-        !mu_workers_check(list, num_tasks))
+    if (list && value_find(&json, "cluster") && value_find(&json, "worker") && strings_join(json, list, &count) &&
+        count == num_tasks && !mu_workers_check(list, num_tasks))
         return list;
     free(list);
     return NULL;

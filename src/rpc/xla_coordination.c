@@ -19,8 +19,8 @@ static const char *const not_text[] = {"value", NULL};
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
-static enum muster_status error(struct mu_visit *v, const struct mu_codec_payload *more, size_t count, void **ret_bytes,
-                                size_t *ret_size)
+static enum muster_status xla_error(struct mu_visit *v, const struct mu_codec_payload *more, size_t count,
+                                    void **ret_bytes, size_t *ret_size)
 {
     Mu__XlaCoordination__CoordinationServiceError e = MU__XLA_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
 
@@ -51,7 +51,7 @@ static void refuse_stranger(struct mu_visit *v, uint64_t requested)
     free(details);
 }
 
-static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
+static bool xla_admit(struct mu_visit *v, const ProtobufCMessage *request)
 {
     const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(request->descriptor, 1);
     const Mu__XlaCoordination__Incarnations *said;
@@ -69,56 +69,56 @@ static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-static void ask_register(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_register(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(RegisterTask, q);
 
     mu_coord_register(coord, &v->ask, q->source_task_id, q->incarnation, false);
 }
 
-static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Heartbeat, q);
 
     mu_coord_heartbeat(coord, &v->ask, q->source_task_id, q->incarnation);
 }
 
-static void ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(PollForError, q);
 
     mu_coord_poll_error(coord, &v->ask, q->source_task_id);
 }
 
-static void ask_report(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_report(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(ReportErrorToService, q);
 
     mu_coord_report_error(coord, &v->ask, q->source_task_id, q->error_code, MU_BYTES(q->error_message));
 }
 
-static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(ShutdownTask, q);
 
     mu_coord_shutdown(coord, &v->ask, q->source_task_id);
 }
 
-static void ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(WatchTasks, q);
 
     mu_coord_watch(coord, &v->ask, q->version_number);
 }
 
-static void ask_alive(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_alive(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(GetAliveTasks, q);
 
     mu_coord_alive(coord, &v->ask, q->requesting_task_id, q->task_ids, q->n_task_ids);
 }
 
-static void reply_alive(struct mu_visit *v)
+static void xla_reply_alive(struct mu_visit *v)
 {
     Mu__XlaCoordination__GetAliveTasksResponse r = MU__XLA_COORDINATION__GET_ALIVE_TASKS_RESPONSE__INIT;
 
@@ -134,7 +134,7 @@ struct row {
     Mu__XlaCoordination__CoordinationServiceError error;
 };
 
-static void fill(struct row *row, const struct muster_task_info *info)
+static void xla_row_fill(struct row *row, const struct muster_task_info *info)
 {
     mu__xla_coordination__task_info__init(&row->info);
     row->info.task_id = info->task_id;
@@ -149,7 +149,7 @@ static void fill(struct row *row, const struct muster_task_info *info)
     row->info.error_message = mu_reply_text(info->message);
 }
 
-static void reply_watch(struct mu_visit *v)
+static void xla_reply_watch(struct mu_visit *v)
 {
     Mu__XlaCoordination__WatchTasksResponse r = MU__XLA_COORDINATION__WATCH_TASKS_RESPONSE__INIT;
     size_t count = v->ask.num_tasks;
@@ -157,7 +157,7 @@ static void reply_watch(struct mu_visit *v)
     Mu__XlaCoordination__TaskInfo **each = calloc(count + 1, sizeof *each);
 
     for (size_t i = 0; rows && each && i < count; i++) {
-        fill(&rows[i], &v->ask.tasks[i]);
+        xla_row_fill(&rows[i], &v->ask.tasks[i]);
         each[i] = &rows[i].info;
     }
     r.n_task_state = count;
@@ -173,7 +173,7 @@ static void reply_watch(struct mu_visit *v)
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-static void ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
 {
     static const Mu__XlaCoordination__KeyValueEntry none = MU__XLA_COORDINATION__KEY_VALUE_ENTRY__INIT;
     ASK(InsertKeyValue, q);
@@ -182,7 +182,7 @@ static void ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
     mu_coord_insert(coord, &v->ask, MU_BYTES(kv->key), MU_BYTES(kv->value), q->allow_overwrite);
 }
 
-static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_get(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(GetKeyValue, q);
 
@@ -190,7 +190,7 @@ static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
         mu_coord_get(coord, &v->ask, MU_BYTES(q->key));
 }
 
-static void ask_try(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_try(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(TryGetKeyValue, q);
 
@@ -198,7 +198,7 @@ static void ask_try(struct mu_visit *v, const ProtobufCMessage *request)
         mu_coord_try_get(coord, &v->ask, MU_BYTES(q->key));
 }
 
-static void ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(IncrementKeyValue, q);
 
@@ -206,7 +206,7 @@ static void ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
         mu_coord_increment(coord, &v->ask, MU_BYTES(q->key), q->increment);
 }
 
-static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(GetKeyValueDir, q);
 
@@ -214,7 +214,7 @@ static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
     mu_coord_get_dir(coord, &v->ask, MU_BYTES(q->directory_key));
 }
 
-static void ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(DeleteKeyValue, q);
 
@@ -223,7 +223,7 @@ static void ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
 
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
-static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Barrier, q);
 
@@ -231,7 +231,7 @@ static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
                      q->n_task_ids, q->counter);
 }
 
-static void ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
+static void xla_ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(CancelBarrier, q);
 
@@ -240,7 +240,7 @@ static void ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
 
 /* ---- the service ------------------------------------------------------------------------------------------------- */
 
-static const struct mu_dialect dialect = {.not_text = not_text, .admit = admit, .error = error};
+static const struct mu_dialect dialect = {.not_text = not_text, .admit = xla_admit, .error = xla_error};
 
 #define ANY(name, kind, ask, reply, islong)                                                                            \
     MU_METHOD("xla.coordination.CoordinationService", name, &dialect,                                                  \
@@ -249,20 +249,20 @@ static const struct mu_dialect dialect = {.not_text = not_text, .admit = admit, 
 #define LONG(name, kind, ask, reply)   ANY(name, kind, ask, reply, true) /* its answer may be */
 
 const struct mu_rpc_method mu_xla_coordination[] = {
-    METHOD("RegisterTask", register_task, ask_register, mu_reply_incarnation),
-    METHOD("Heartbeat", heartbeat, ask_heartbeat, mu_reply_incarnation),
-    METHOD("PollForError", poll_for_error, ask_poll, mu_reply_empty),
-    METHOD("ReportErrorToService", report_error_to_service, ask_report, mu_reply_empty),
-    METHOD("ShutdownTask", shutdown_task, ask_shutdown, mu_reply_empty),
-    LONG("WatchTasks", watch_tasks, ask_watch, reply_watch),
-    METHOD("GetAliveTasks", get_alive_tasks, ask_alive, reply_alive),
-    METHOD("InsertKeyValue", insert_key_value, ask_insert, mu_reply_empty),
-    LONG("GetKeyValue", get_key_value, ask_get, mu_reply_entry),
-    LONG("TryGetKeyValue", try_get_key_value, ask_try, mu_reply_entry),
-    METHOD("IncrementKeyValue", increment_key_value, ask_increment, mu_reply_entry),
-    LONG("GetKeyValueDir", get_key_value_dir, ask_dir, mu_reply_directory),
-    METHOD("DeleteKeyValue", delete_key_value, ask_delete, mu_reply_empty),
-    METHOD("Barrier", barrier, ask_barrier, mu_reply_counter),
-    METHOD("CancelBarrier", cancel_barrier, ask_cancel, mu_reply_empty),
+    METHOD("RegisterTask", register_task, xla_ask_register, mu_reply_incarnation),
+    METHOD("Heartbeat", heartbeat, xla_ask_heartbeat, mu_reply_incarnation),
+    METHOD("PollForError", poll_for_error, xla_ask_poll, mu_reply_empty),
+    METHOD("ReportErrorToService", report_error_to_service, xla_ask_report, mu_reply_empty),
+    METHOD("ShutdownTask", shutdown_task, xla_ask_shutdown, mu_reply_empty),
+    LONG("WatchTasks", watch_tasks, xla_ask_watch, xla_reply_watch),
+    METHOD("GetAliveTasks", get_alive_tasks, xla_ask_alive, xla_reply_alive),
+    METHOD("InsertKeyValue", insert_key_value, xla_ask_insert, mu_reply_empty),
+    LONG("GetKeyValue", get_key_value, xla_ask_get, mu_reply_entry),
+    LONG("TryGetKeyValue", try_get_key_value, xla_ask_try, mu_reply_entry),
+    METHOD("IncrementKeyValue", increment_key_value, xla_ask_increment, mu_reply_entry),
+    LONG("GetKeyValueDir", get_key_value_dir, xla_ask_dir, mu_reply_directory),
+    METHOD("DeleteKeyValue", delete_key_value, xla_ask_delete, mu_reply_empty),
+    METHOD("Barrier", barrier, xla_ask_barrier, mu_reply_counter),
+    METHOD("CancelBarrier", cancel_barrier, xla_ask_cancel, mu_reply_empty),
     {0},
 };

@@ -63,7 +63,7 @@ static void refuse_waited(struct mu_visit *v)
 }
 
 /* The session is the first field of all requests but Connect's, in which the version stands there. */
-static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
+static bool runtime_admit(struct mu_visit *v, const ProtobufCMessage *request)
 {
     uint64_t session;
 
@@ -97,7 +97,7 @@ _Static_assert(offsetof(Mu__XlaRuntime__HeartbeatRequest, session_id) ==
                        offsetof(Mu__XlaRuntime__ShutdownRequest, session_id) &&
                    offsetof(Mu__XlaRuntime__HeartbeatRequest, session_id) ==
                        offsetof(Mu__XlaRuntime__WaitAtBarrierRequest, session_id),
-               "admit() reads the session of them all in one place");
+               "runtime_admit() reads the session of them all in one place");
 
 static uint64_t timeout_of(int32_t ms)
 {
@@ -105,7 +105,7 @@ static uint64_t timeout_of(int32_t ms)
 }
 
 /* The store would keep it as it is: text without empty parts, which is not one of ours. */
-static bool is_plain(ProtobufCBinaryData key)
+static bool key_is_plain(ProtobufCBinaryData key)
 {
     const uint8_t *k = key.data;
 
@@ -121,7 +121,7 @@ static bool stored_name(struct mu_visit *v, ProtobufCBinaryData key)
     static const char digits[] = "0123456789abcdef";
     size_t at = strlen(RAW);
 
-    if (is_plain(key))
+    if (key_is_plain(key))
         return mu_visit_name(v, key);
     v->name = malloc(at + 2 * key.len + 1);
     if (!v->name) {
@@ -139,7 +139,7 @@ static bool stored_name(struct mu_visit *v, ProtobufCBinaryData key)
 }
 
 /* Who speaks on this connection, for the call that does not say it. Without memory that one stays unknown. */
-static void remember(struct mu_visit *v, int32_t node)
+static void node_remember(struct mu_visit *v, int32_t node)
 {
     struct mu_caller *c = mu_visit_caller(v);
     int32_t *more;
@@ -158,7 +158,7 @@ static void remember(struct mu_visit *v, int32_t node)
 
 /* ---- Connect ----------------------------------------------------------------------------------------------------- */
 
-static void connected(struct mu_visit *v)
+static void on_runtime_connected(struct mu_visit *v)
 {
     Mu__XlaRuntime__ConnectResponse r = MU__XLA_RUNTIME__CONNECT_RESPONSE__INIT;
 
@@ -207,17 +207,17 @@ static void ask_connect(struct mu_visit *v, const ProtobufCMessage *request)
         mu_visit_fail(v, MUSTER_ABORTED, MU_PAYLOAD_NONE,
                       "Connect() called when system is not initializing: node %d has connected", q->node_id);
     } else if (mu_visit_until(v, timeout_of(q->timeout_milliseconds), connect_is_late)) {
-        remember(v, q->node_id);
+        node_remember(v, q->node_id);
         v->task = q->node_id;
-        v->next = connected;
+        v->next = on_runtime_connected;
         mu_coord_register(coord, &v->ask, q->node_id, q->client_id, false);
     }
 }
 
 /* ---- EnumerateDevices -------------------------------------------------------------------------------------------- */
 
-static enum muster_status make(const struct muster_kv_entry *entries, size_t count, uint64_t incarnation,
-                               void **ret_bytes, size_t *ret_size)
+static enum muster_status runtime_devices_make(const struct muster_kv_entry *entries, size_t count,
+                                               uint64_t incarnation, void **ret_bytes, size_t *ret_size)
 {
     Mu__XlaRuntime__EnumerateDevicesResponse r = MU__XLA_RUNTIME__ENUMERATE_DEVICES_RESPONSE__INIT;
     ProtobufCBinaryData *locals = calloc(count + 1, sizeof *locals);
@@ -238,9 +238,9 @@ static enum muster_status make(const struct muster_kv_entry *entries, size_t cou
     return status;
 }
 
-const struct mu_gather mu_xla_topology = {.directory = DIRECTORY, .make = make};
+const struct mu_gather mu_xla_topology = {.directory = DIRECTORY, .make = runtime_devices_make};
 
-static void met(struct mu_visit *v)
+static void on_runtime_devices_met(struct mu_visit *v)
 {
     if (v->ask.status)
         refuse_waited(v);
@@ -248,7 +248,7 @@ static void met(struct mu_visit *v)
         mu_gather_answer(&v->service->topology, v);
 }
 
-static void told(struct mu_visit *v)
+static void on_runtime_devices_told(struct mu_visit *v)
 {
     char id[ID_SIZE];
     int len;
@@ -260,7 +260,8 @@ static void told(struct mu_visit *v)
     free(v->name); /* the topology, which the engine has now */
     v->name = NULL;
     len = snprintf(id, sizeof id, "EnumerateDevices::%" PRIu64, mu_coord_incarnation(v->coord));
-    mu_coord_barrier(v->coord, mu_visit_again(v, met), v->task, id, (size_t)len, ENUMERATE_MS, NULL, 0, 0);
+    mu_coord_barrier(v->coord, mu_visit_again(v, on_runtime_devices_met), v->task, id, (size_t)len, ENUMERATE_MS, NULL,
+                     0, 0);
 }
 
 /* The pieces of the topology, put together; its node. False: the visit has ended. */
@@ -291,7 +292,7 @@ static bool local_topology(struct mu_visit *v, const Mu__XlaRuntime__EnumerateDe
     return true;
 }
 
-static void ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
+static void runtime_ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(EnumerateDevices, q);
     char key[ID_SIZE];
@@ -305,7 +306,7 @@ static void ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
         return;
     }
     len = snprintf(key, sizeof key, DIRECTORY "/%010" PRId32, v->task); /* sorted as the nodes are */
-    v->next = told;
+    v->next = on_runtime_devices_told;
     mu_coord_insert(coord, &v->ask, key, (size_t)len, v->name, v->name_len, false);
 }
 
@@ -329,7 +330,7 @@ static void get_is_late(struct mu_visit *v)
     mu_visit_fail(v, MUSTER_NOT_FOUND, MU_PAYLOAD_NONE, "%.*s", (int)mu_utf8_cut(v->name, v->name_len, SHOWN), v->name);
 }
 
-static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
+static void runtime_ask_get(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(KeyValueGet, q);
 
@@ -350,13 +351,13 @@ static void ask_set(struct mu_visit *v, const ProtobufCMessage *request)
 /* ---- life, and barriers ------------------------------------------------------------------------------------------ */
 
 /* The request does not say of which client's life it tells: of the node's present one. */
-static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
+static void runtime_ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Heartbeat, q);
     struct muster_task_info info = {.incarnation = 0};
 
     if (q->node_id >= 0 && (uint32_t)q->node_id < mu_coord_num_tasks(coord)) {
-        remember(v, q->node_id);
+        node_remember(v, q->node_id);
         if (muster_task_get(v->service->m, q->node_id, &info)) {
             mu_visit_fail(v, MUSTER_INTERNAL, MU_PAYLOAD_NONE, "%s", muster_last_error());
             return;
@@ -365,7 +366,7 @@ static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
     mu_coord_heartbeat(coord, &v->ask, q->node_id, info.incarnation);
 }
 
-static void left(struct mu_visit *v)
+static void on_client_left(struct mu_visit *v)
 {
     if (v->ask.status)
         refuse_waited(v);
@@ -377,7 +378,7 @@ static void left(struct mu_visit *v)
  * Whose call it is: clients leave that out. The clients of one process share a connection, and each calls once: so it
  * is one that has not called yet. When all have, it is the last one's, again.
  */
-static int32_t leaver(struct mu_visit *v, int32_t said)
+static int32_t leaver_of(struct mu_visit *v, int32_t said)
 {
     const struct mu_caller *c = mu_visit_caller(v);
     size_t i = 0;
@@ -389,15 +390,15 @@ static int32_t leaver(struct mu_visit *v, int32_t said)
     return c->nodes[i];
 }
 
-static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
+static void runtime_ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Shutdown, q);
 
-    v->next = left;
-    mu_coord_shutdown(coord, &v->ask, leaver(v, q->node_id));
+    v->next = on_client_left;
+    mu_coord_shutdown(coord, &v->ask, leaver_of(v, q->node_id));
 }
 
-static void passed(struct mu_visit *v)
+static void on_barrier_passed(struct mu_visit *v)
 {
     if (v->ask.replayed)
         mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE,
@@ -410,21 +411,21 @@ static void passed(struct mu_visit *v)
         mu_reply_empty(v);
 }
 
-static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
+static void runtime_ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(WaitAtBarrier, q);
 
     if (!stored_name(v, q->barrier_id))
         return;
-    remember(v, q->node_id);
-    v->next = passed;
+    node_remember(v, q->node_id);
+    v->next = on_barrier_passed;
     mu_coord_barrier(coord, &v->ask, q->node_id, v->name, v->name_len, (int64_t)timeout_of(q->timeout_milliseconds),
                      NULL, 0, 0);
 }
 
 /* ---- the service ------------------------------------------------------------------------------------------------- */
 
-static const struct mu_dialect dialect = {.not_text = not_text, .admit = admit};
+static const struct mu_dialect dialect = {.not_text = not_text, .admit = runtime_admit};
 
 #define ANY(name, kind, ask, reply, islong)                                                                            \
     MU_METHOD("xla.DistributedRuntimeService", name, &dialect, &mu__xla_runtime__##kind##_request__descriptor, ask,    \
@@ -434,11 +435,11 @@ static const struct mu_dialect dialect = {.not_text = not_text, .admit = admit};
 
 const struct mu_rpc_method mu_xla_runtime[] = {
     METHOD("Connect", connect, ask_connect, mu_reply_empty),
-    LONG("EnumerateDevices", enumerate_devices, ask_devices, mu_reply_empty),
-    METHOD("Heartbeat", heartbeat, ask_heartbeat, mu_reply_empty),
-    METHOD("Shutdown", shutdown, ask_shutdown, mu_reply_empty),
-    LONG("KeyValueGet", key_value_get, ask_get, reply_get),
+    LONG("EnumerateDevices", enumerate_devices, runtime_ask_devices, mu_reply_empty),
+    METHOD("Heartbeat", heartbeat, runtime_ask_heartbeat, mu_reply_empty),
+    METHOD("Shutdown", shutdown, runtime_ask_shutdown, mu_reply_empty),
+    LONG("KeyValueGet", key_value_get, runtime_ask_get, reply_get),
     METHOD("KeyValueSet", key_value_set, ask_set, mu_reply_empty),
-    METHOD("WaitAtBarrier", wait_at_barrier, ask_barrier, mu_reply_empty),
+    METHOD("WaitAtBarrier", wait_at_barrier, runtime_ask_barrier, mu_reply_empty),
     {0},
 };
