@@ -45,8 +45,8 @@ void mu_audit_complain(struct mu_auditor *a, const char *format, ...)
 }
 
 /* What hangs below a block that is held still by the commit `seen` of `word`; false: the object has changed. */
-static bool descend(struct mu_auditor *a, const mu_a64 *word, uint64_t seen, const char *what, size_t at,
-                    const uint64_t *refs, uint32_t count, int depth)
+static bool audit_descend(struct mu_auditor *a, const mu_a64 *word, uint64_t seen, const char *what, size_t at,
+                          const uint64_t *refs, uint32_t count, int depth)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint64_t below[2048], ref = refs[i];
@@ -69,7 +69,7 @@ static bool descend(struct mu_auditor *a, const mu_a64 *word, uint64_t seen, con
                               MU_REF_INDEX(ref));
         else if (n > 2048 || depth >= DEPTH_MAX)
             mu_audit_complain(a, "%s %zu: block %u has impossible references", what, at, MU_REF_INDEX(ref));
-        else if (!descend(a, word, seen, what, at, below, n, depth + 1))
+        else if (!audit_descend(a, word, seen, what, at, below, n, depth + 1))
             return false;
     }
     return true;
@@ -100,7 +100,7 @@ static void check_page(struct mu_auditor *a, const char *what, size_t at, const 
 }
 
 /* Marks made for a commit that was replaced while we looked must not count: take them back. */
-static void unmark(struct mu_auditor *a, const uint64_t *refs, uint32_t count, int depth)
+static void audit_unmark(struct mu_auditor *a, const uint64_t *refs, uint32_t count, int depth)
 {
     for (uint32_t i = 0; i < count; i++) {
         uint64_t below[2048];
@@ -110,7 +110,7 @@ static void unmark(struct mu_auditor *a, const uint64_t *refs, uint32_t count, i
             continue;
         mu_audit_take_back(a, MU_REF_INDEX(refs[i]));
         if (n <= 2048 && depth < DEPTH_MAX)
-            unmark(a, below, n, depth + 1);
+            audit_unmark(a, below, n, depth + 1);
     }
 }
 
@@ -141,10 +141,10 @@ static void check_object(struct mu_auditor *a, const mu_a64 *word, const char *w
                 mu_audit_complain(a, "%s %zu names block %u, which something else names as well", what, at, index);
             if (mask)
                 check_page(a, what, at, &root, mask);
-            if (descend(a, word, root.word, what, at, root.body, root.refs, 1))
+            if (audit_descend(a, word, root.word, what, at, root.body, root.refs, 1))
                 return;
             mu_audit_take_back(a, index);
-            unmark(a, root.body, root.refs, 1);
+            audit_unmark(a, root.body, root.refs, 1);
         }
         *a->sum = before; /* changed while we looked: again; a very busy object is let go, its blocks are in motion */
         if (tries > 10000)
@@ -199,7 +199,7 @@ static void check_buckets(struct mu_auditor *a)
 }
 
 /* False: see mu_audit_heap(). */
-static bool walk(struct mu_auditor *a, enum mu_audit_how how)
+static bool audit_walk(struct mu_auditor *a, enum mu_audit_how how)
 {
     struct muster_segment *seg = a->seg;
 
@@ -237,16 +237,16 @@ bool mu_audit_begin(struct mu_auditor *a)
 /* Anew, by one walker. */
 static bool walk_alone(struct mu_auditor *a)
 {
-    return mu_audit_begin(a) && walk(a, MU_AUDIT_ALONE);
+    return mu_audit_begin(a) && audit_walk(a, MU_AUDIT_ALONE);
 }
 
-static enum muster_status no_memory(const struct muster_segment *seg)
+static enum muster_status audit_no_memory(const struct muster_segment *seg)
 {
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to audit job %s", seg->job);
 }
 
 /* Walk again, and keep of what the first walk found only what is found again. */
-static enum muster_status confirm(struct mu_auditor *a)
+static enum muster_status audit_confirm(struct mu_auditor *a)
 {
     char(*before)[MU_AUDIT_SENTENCE] = a->found;
     uint64_t count = a->sum->problems < MU_AUDIT_SENTENCES ? a->sum->problems : MU_AUDIT_SENTENCES, again, kept = 0;
@@ -254,7 +254,7 @@ static enum muster_status confirm(struct mu_auditor *a)
     a->found = malloc(MU_AUDIT_SENTENCES * sizeof *a->found);
     if (!a->found || !walk_alone(a)) {
         free(before);
-        return no_memory(a->seg);
+        return audit_no_memory(a->seg);
     }
     again = a->sum->problems < MU_AUDIT_SENTENCES ? a->sum->problems : MU_AUDIT_SENTENCES;
     for (uint64_t i = 0; i < again; i++) {
@@ -283,14 +283,14 @@ enum muster_status mu_audit_check(struct muster_segment *seg, enum mu_audit_how 
         return status;
     }
     if (!a)
-        return no_memory(seg);
+        return audit_no_memory(seg);
     a->seg = seg;
     a->sum = ret_audit;
     a->found = malloc(MU_AUDIT_SENTENCES * sizeof *a->found);
-    if (!a->found || !mu_audit_begin(a) || (!walk(a, how) && !walk_alone(a)))
-        status = no_memory(seg);
+    if (!a->found || !mu_audit_begin(a) || (!audit_walk(a, how) && !walk_alone(a)))
+        status = audit_no_memory(seg);
     else if (ret_audit->problems)
-        status = confirm(a);
+        status = audit_confirm(a);
     for (uint64_t i = 0; !status && report && i < ret_audit->problems && i < MU_AUDIT_SENTENCES; i++)
         report(arg, a->found[i]);
     free(a->met);

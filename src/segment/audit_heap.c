@@ -46,7 +46,8 @@ static inline bool is_sound_page(const struct mu_block *b, uint64_t meta, uint32
     if (MU_META_TYPE(meta) != MU_TYPE_PAGE || bytes > limit || MU_BLOCK_HEADER + refs * 8 + bytes > limit ||
         words < MU_PAGE_WORDS)
         return false;
-    /* relaxed, as all here: prove() re-checks the bucket's word. A copy's version is the leader's, and may be any. */
+    /* relaxed, as all here: page_prove() re-checks the bucket's word. A copy's version is the leader's, and may be any.
+     */
     commits = copies ? UINT64_MAX : mu_load_relaxed(&data[0]);
     count = mu_load_relaxed(&data[2]);
     for (uint64_t i = 0; i < count; i++) {
@@ -85,7 +86,7 @@ static bool are_sound_leaves(const struct muster_segment *seg, const uint64_t *r
 
         if (!refs[i])
             continue;
-        /* acquire: pairs with mu_heap_publish(); relaxed: prove() re-checks the bucket's word */
+        /* acquire: pairs with mu_heap_publish(); relaxed: page_prove() re-checks the bucket's word */
         if (!b || mu_load_acquire(&b->word) != MU_BLOCK_WORD(MU_REF_GENERATION(refs[i]), 0, 0, MU_LIVE) ||
             MU_META_REFS(mu_load_relaxed(&b->meta)))
             return false;
@@ -111,7 +112,8 @@ static bool mark_page(struct mu_auditor *a, uint32_t index, const uint64_t *refs
 }
 
 /* Is the block a sound page, named by bucket `at`, and are its values sound? Then it and they are met. */
-static inline bool prove(struct mu_auditor *a, const struct mu_block *b, uint32_t index, uint32_t limit, uint32_t at)
+static inline bool page_prove(struct mu_auditor *a, const struct mu_block *b, uint32_t index, uint32_t limit,
+                              uint32_t at)
 {
     const struct muster_segment *seg = a->seg;
     uint32_t keys, refs;
@@ -141,7 +143,7 @@ static inline bool prove(struct mu_auditor *a, const struct mu_block *b, uint32_
 
 /*
  * Ask for what lies before us: a block further on, not to be kept, for it would drive the buckets' words out of the
- * caches; and what prove() will need of block b: its bucket's word and its first value. Returns its home.
+ * caches; and what page_prove() will need of block b: its bucket's word and its first value. Returns its home.
  */
 static inline uint32_t fetch_ahead(const struct mu_auditor *a, const struct mu_block *b, uint32_t limit)
 {
@@ -178,7 +180,7 @@ static inline void check_block(struct mu_auditor *a, const struct mu_block *b, u
         a->sum->blocks_live++;
         if (bytes <= limit)
             a->sum->bytes_live += bytes;
-        if (!has_bit(a->met, index - 1) && !prove(a, b, index, limit, at))
+        if (!has_bit(a->met, index - 1) && !page_prove(a, b, index, limit, at))
             mu_audit_set(a->doubted, index - 1);
         break;
     }
@@ -253,7 +255,7 @@ static void walk_chunks(struct mu_auditor *a, uint32_t stripe, uint32_t of)
     }
 }
 
-static void *help(void *arg)
+static void *helper_run(void *arg)
 {
     struct mu_auditor *helper = arg;
 
@@ -277,7 +279,7 @@ static struct mu_auditor *start_helper(const struct mu_auditor *a, pthread_t *re
     if (mu_audit_begin(helper)) {
         sigfillset(&all); /* the program's signals are the program's */
         pthread_sigmask(SIG_SETMASK, &all, &old);
-        started = pthread_create(ret_thread, NULL, help, helper) == 0;
+        started = pthread_create(ret_thread, NULL, helper_run, helper) == 0;
         pthread_sigmask(SIG_SETMASK, &old, NULL);
     }
     if (started)

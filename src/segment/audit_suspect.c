@@ -10,7 +10,7 @@
 enum { LOOKS = 3 };
 
 /* Is it the block that `named` names, or one of its parts, if these belong to it alone? */
-static bool covers(const struct muster_segment *seg, uint64_t named, uint64_t ref)
+static bool name_covers(const struct muster_segment *seg, uint64_t named, uint64_t ref)
 {
     uint64_t parts[2048];
     uint32_t n;
@@ -35,12 +35,13 @@ static bool is_named(const struct muster_segment *seg, uint32_t index, uint32_t 
 
         if (MU_SLOT_STATE(mu_load_acquire(&s->word)) == MU_SLOT_FREE) /* acquire: pairs with the claim */
             continue;
-        if (pin && covers(seg, pin, ref))
+        if (pin && name_covers(seg, pin, ref))
             return true;
         if (!mu_load_acquire(&s->act)) /* acquire: pairs with record() */
             continue;
         for (uint32_t k = 0; k < MU_INTENT_REFS; k++) /* relaxed: a look */
-            if (covers(seg, mu_load_relaxed(&s->news[k]), ref) || covers(seg, mu_load_relaxed(&s->olds[k]), ref))
+            if (name_covers(seg, mu_load_relaxed(&s->news[k]), ref) ||
+                name_covers(seg, mu_load_relaxed(&s->olds[k]), ref))
                 return true;
     }
     return false;
@@ -59,7 +60,7 @@ static bool is_reached(const struct muster_segment *seg, uint64_t ref)
     return false;
 }
 
-static bool holds(const struct muster_segment *seg, uint64_t w)
+static bool word_holds(const struct muster_segment *seg, uint64_t w)
 {
     uint32_t slot = MU_BLOCK_SLOT(w);
     uint64_t s = slot < seg->num_slots ? mu_load_acquire(&seg->slots[slot].word) : 0; /* acquire: as the claim */
@@ -83,7 +84,7 @@ bool mu_audit_is_guilty(const struct muster_segment *seg, const struct mu_block 
 
         if (mu_load_acquire(&b->word) != w) /* acquire: as heap.c */
             return false;
-        if (MU_BLOCK_STATE(w) == MU_OWNED ? holds(seg, w)
+        if (MU_BLOCK_STATE(w) == MU_OWNED ? word_holds(seg, w)
                                           : is_at_home(seg, b, index, limit) ||
                                                 is_named(seg, index, MU_BLOCK_GENERATION(w)) || is_reached(seg, ref))
             return false;

@@ -30,7 +30,7 @@ static uint32_t num_blocks(const struct muster_segment *seg)
     return (seg->num_tasks + MU_TASKS_PER_BLOCK - 1) / MU_TASKS_PER_BLOCK;
 }
 
-static enum muster_status corrupt(const struct muster_segment *seg)
+static enum muster_status cluster_corrupt(const struct muster_segment *seg)
 {
     return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt: the task records are not well formed",
                    seg->job);
@@ -91,7 +91,7 @@ enum muster_status mu_cluster_look(const struct muster_segment *seg, struct mu_c
     do
         rc = copy_root(seg, 0, 0, &none, ret_cluster);
     while (!rc);
-    return rc < 0 ? corrupt(seg) : MUSTER_OK;
+    return rc < 0 ? cluster_corrupt(seg) : MUSTER_OK;
 }
 
 static int copy_text(const struct muster_segment *seg, uint64_t ref, char text[MU_TEXT_MAX])
@@ -127,7 +127,7 @@ enum muster_status mu_cluster_task(const struct muster_segment *seg, uint32_t ta
     int rc;
 
     if (task >= seg->num_tasks) /* callers take task numbers from shared memory, too */
-        return corrupt(seg);
+        return cluster_corrupt(seg);
     do {
         rc = copy_root(seg, task / MU_TASKS_PER_BLOCK, 1, &ref, ret_cluster);
         if (rc > 0)
@@ -136,7 +136,7 @@ enum muster_status mu_cluster_task(const struct muster_segment *seg, uint32_t ta
         if (!rc && mu_word_same(mu_recheck(&seg->header->cluster), ret_cluster->word))
             rc = -1; /* the current root names something that is not there */
     } while (!rc);
-    return rc < 0 ? corrupt(seg) : MUSTER_OK;
+    return rc < 0 ? cluster_corrupt(seg) : MUSTER_OK;
 }
 
 enum muster_status mu_cluster_all(const struct muster_segment *seg, struct mu_task_record *ret_records,
@@ -165,7 +165,7 @@ enum muster_status mu_cluster_run(const struct muster_segment *seg, uint32_t fir
         if (!rc && mu_word_same(mu_recheck(&seg->header->cluster), ret_cluster->word))
             rc = -1;
     } while (!rc);
-    return rc < 0 ? corrupt(seg) : MUSTER_OK;
+    return rc < 0 ? cluster_corrupt(seg) : MUSTER_OK;
 }
 
 /* What one commit is to change: some tasks of one block of records. */
@@ -240,7 +240,7 @@ static enum muster_status new_text(struct edit *d, const char *text, uint64_t *r
 }
 
 /* The new root's numbers, after one change. */
-static void account(struct edit *d, const struct mu_task_record *before, struct mu_task_change *c)
+static void root_account(struct edit *d, const struct mu_task_record *before, struct mu_task_change *c)
 {
     struct mu_cluster_root *root = &d->numbers;
     bool is = mu_task_is_propagated(&c->record);
@@ -256,7 +256,7 @@ static void account(struct edit *d, const struct mu_task_record *before, struct 
 enum applied { APPLIED, FULL, AGAIN, FAILED };
 
 /* Ask for one task's change, and make it on the copy of the block. FULL: not in this commit any more. */
-static enum applied apply(struct edit *d, uint32_t index, enum muster_status *ret_status)
+static enum applied change_apply(struct edit *d, uint32_t index, enum muster_status *ret_status)
 {
     struct mu_task_change *c = &d->changes[d->num_changes];
     uint32_t at = d->wanted[index] % MU_TASKS_PER_BLOCK;
@@ -281,7 +281,7 @@ static enum applied apply(struct edit *d, uint32_t index, enum muster_status *re
         if (*ret_status)
             return FAILED;
     }
-    account(d, &before, c);
+    root_account(d, &before, c);
     memcpy(record, &c->record, sizeof c->record);
     d->num_changes++;
     return APPLIED;
@@ -295,7 +295,7 @@ static int apply_all(struct edit *d, uint32_t count, enum muster_status *ret_sta
     d->texts = d->num_changes = 0;
     d->declined = MUSTER_OK;
     for (d->to = d->from; d->to < count && d->wanted[d->to] / MU_TASKS_PER_BLOCK == block; d->to++) {
-        enum applied rc = d->num_changes < MU_TASKS_PER_BLOCK ? apply(d, d->to, ret_status) : FULL;
+        enum applied rc = d->num_changes < MU_TASKS_PER_BLOCK ? change_apply(d, d->to, ret_status) : FULL;
 
         if (rc == FULL)
             break;
@@ -306,7 +306,7 @@ static int apply_all(struct edit *d, uint32_t count, enum muster_status *ret_sta
 }
 
 /* Everything else for one commit: block of records, root. */
-static enum muster_status build(struct edit *d)
+static enum muster_status commit_build(struct edit *d)
 {
     struct muster_segment *seg = d->ctx->seg;
     uint32_t block = block_of(d), refs = num_blocks(seg), first = (uint32_t)d->numbers.first_error - 1;
@@ -337,7 +337,7 @@ static enum muster_status build(struct edit *d)
 }
 
 /* Read the root and the block that is to change: 1, 0 again, -1 corrupt. */
-static int load(struct edit *d)
+static int cluster_load(struct edit *d)
 {
     struct muster_segment *seg = d->ctx->seg;
     enum mu_read rc = mu_txn_read(&d->txn, &d->root);
@@ -358,7 +358,7 @@ static int load(struct edit *d)
 }
 
 /* Into the trace: what the record has become. The message's name is the time's, for no other message has it. */
-static void note(struct mu_ctx *ctx, const struct mu_task_change *c)
+static void change_note(struct mu_ctx *ctx, const struct mu_task_change *c)
 {
     const struct mu_task_record *r = &c->record;
     uint64_t now = mu_trace_now(ctx);
@@ -380,19 +380,19 @@ static enum muster_status edit_some(struct edit *d, uint32_t count)
 
         while (d->txn.num_news > 1)
             mu_txn_drop_last(&d->txn);
-        rc = load(d);
+        rc = cluster_load(d);
         if (rc > 0) {
             rc = apply_all(d, count, &status);
             if (!rc && mu_word_same(mu_recheck(d->txn.word), d->root.word))
                 rc = -1; /* the current records name a message that is not there */
         }
         if (rc < 0 && !status)
-            status = corrupt(d->ctx->seg);
+            status = cluster_corrupt(d->ctx->seg);
         if (rc <= 0)
             continue;
         if (!d->num_changes)
             break;
-        status = build(d);
+        status = commit_build(d);
         if (!status)
             commit = mu_txn_commit(&d->txn);
     }
@@ -403,7 +403,7 @@ static enum muster_status edit_some(struct edit *d, uint32_t count)
     mu_epoch_move(d->ctx->seg); /* killed before it: the scavenger of this death moves it */
     mu_bell_ring(d->ctx->seg);
     for (uint32_t i = 0; i < d->num_changes && mu_is_traced(d->ctx); i++)
-        note(d->ctx, &d->changes[i]);
+        change_note(d->ctx, &d->changes[i]);
     return MUSTER_OK;
 }
 
@@ -456,9 +456,9 @@ enum muster_status mu_cluster_set_first(struct mu_ctx *ctx, uint32_t task)
 
     mu_txn_begin(&d.txn, ctx, &ctx->seg->header->cluster);
     while (commit == MU_RETRY && rc >= 0) {
-        rc = load(&d);
+        rc = cluster_load(&d);
         if (rc < 0)
-            status = corrupt(ctx->seg);
+            status = cluster_corrupt(ctx->seg);
         if (rc > 0)
             rc = build_first(&d, task, &status);
         if (rc > 0)

@@ -34,7 +34,7 @@ struct edit {
     bool has_value;      /* the last of txn.news is this edit's value block */
 };
 
-static enum muster_status corrupt(const struct edit *d)
+static enum muster_status edit_corrupt(const struct edit *d)
 {
     if (d->no_memory)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the value of the key");
@@ -43,7 +43,7 @@ static enum muster_status corrupt(const struct edit *d)
 }
 
 /* The value behind an external entry whose key is ours; into d->fetched. */
-static enum mu_fetch fetch(struct edit *d, const struct mu_entry *e, bool wants_value)
+static enum mu_fetch value_fetch(struct edit *d, const struct mu_entry *e, bool wants_value)
 {
     struct mu_external x = {d->t->seg, d->txn.word, d->root.word, d->root.body[e->ref_at], e->key_len, e->value_len};
     size_t capacity = wants_value ? e->value_len : 0;
@@ -60,7 +60,7 @@ static enum mu_fetch fetch(struct edit *d, const struct mu_entry *e, bool wants_
 }
 
 /* Find our entry in the copied page: 1 done (d->old.words tells), 0 try again, -1 corrupt. */
-static int locate(struct edit *d, bool wants_old)
+static int entry_locate(struct edit *d, bool wants_old)
 {
     struct mu_entry e;
     uint32_t index = 0;
@@ -71,7 +71,7 @@ static int locate(struct edit *d, bool wants_old)
         if (e.hash != d->k->hash || e.key_len != d->k->len)
             continue;
         if (e.flags & MU_ENTRY_EXTERNAL) {
-            enum mu_fetch rc = fetch(d, &e, wants_old);
+            enum mu_fetch rc = value_fetch(d, &e, wants_old);
 
             if (rc == MU_FETCH_OTHER)
                 continue;
@@ -88,7 +88,7 @@ static int locate(struct edit *d, bool wants_old)
     return bad ? -1 : 1;
 }
 
-static void describe(struct edit *d, bool wants_old)
+static void entry_describe(struct edit *d, bool wants_old)
 {
     struct mu_edit *e = d->e;
     uint32_t own = d->old.flags & MU_ENTRY_EXTERNAL ? 1 : 0;
@@ -199,7 +199,7 @@ struct shape {
     uint32_t done_words;  /* of the record of a call; 0: none */
 };
 
-static void plan(const struct edit *d, enum mu_verdict verdict, struct shape *s)
+static void page_plan(const struct edit *d, enum mu_verdict verdict, struct shape *s)
 {
     uint32_t page_words = d->page.words ? d->page.words : MU_PAGE_WORDS;
     uint32_t own_refs = d->old.words ? d->e->old_refs : d->e->num_refs;
@@ -295,8 +295,8 @@ static enum muster_status note_olds(struct edit *d, enum mu_verdict verdict)
  * delete needs none. The counts of commits and deletions go on from the word's tag, which is never less than either;
  * before the tag can wrap, pages are kept.
  */
-static enum muster_status clear(struct edit *d, enum mu_verdict verdict, uint64_t commits, enum mu_commit *ret_commit,
-                                uint64_t *ret_version)
+static enum muster_status page_clear(struct edit *d, enum mu_verdict verdict, uint64_t commits,
+                                     enum mu_commit *ret_commit, uint64_t *ret_version)
 {
     enum muster_status status = note_olds(d, verdict);
 
@@ -310,17 +310,17 @@ static enum muster_status clear(struct edit *d, enum mu_verdict verdict, uint64_
 }
 
 /* One attempt after the callback spoke. */
-static enum muster_status attempt(struct edit *d, enum mu_verdict verdict, bool keep_value, enum mu_commit *ret_commit,
-                                  uint64_t *ret_version)
+static enum muster_status edit_attempt(struct edit *d, enum mu_verdict verdict, bool keep_value,
+                                       enum mu_commit *ret_commit, uint64_t *ret_version)
 {
     uint64_t commits = (d->page.words ? d->page.data[0] : MU_WORD_TAG(d->root.word)) + 1;
     enum muster_status status;
     struct shape s;
     mu_a64 *body;
 
-    plan(d, verdict, &s);
+    page_plan(d, verdict, &s);
     if (s.words == MU_PAGE_WORDS && !s.refs && !s.done_words && commits < 1ull << (MU_WORD_TAG_BITS - 1))
-        return clear(d, verdict, commits, ret_commit, ret_version);
+        return page_clear(d, verdict, commits, ret_commit, ret_version);
     if (d->has_value && (!s.external || !keep_value)) {
         mu_txn_drop_last(&d->txn);
         d->has_value = false;
@@ -412,17 +412,17 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
         int found;
 
         if (rc == MU_READ_CORRUPT || !mu_page_open(&d.page, &d.root)) {
-            status = corrupt(&d);
+            status = edit_corrupt(&d);
             break;
         }
         if ((e->done || e->forget) && !look_at_done(&d, &status))
             break;
-        found = locate(&d, wants_old);
+        found = entry_locate(&d, wants_old);
         if (found < 0)
-            status = corrupt(&d);
+            status = edit_corrupt(&d);
         if (found <= 0)
             continue;
-        describe(&d, wants_old);
+        entry_describe(&d, wants_old);
         e->ref_at = -1;
         e->quiet = false;
         verdict = fn(e);
@@ -430,7 +430,7 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
             status = e->status;
             break;
         }
-        status = attempt(&d, verdict, !wants_old, &commit, ret_version);
+        status = edit_attempt(&d, verdict, !wants_old, &commit, ret_version);
         if (status == MUSTER_RESOURCE_EXHAUSTED && verdict == MU_DELETE && patience--) {
             status = MUSTER_OK; /* other deletes have the reserve, for a moment */
             mu_yield();

@@ -103,8 +103,8 @@ enum whose { OURS, ROOT_MAY };
 
 /* Map a checked file. Takes the descriptor over, also when it fails. `path` may be NULL: that of the job's name.
  * `made`: what we have just written there; NULL: another may have. */
-static enum muster_status map(int fd, bool writable, const char *name, const char *path, enum whose whose,
-                              const struct mu_header *made, struct muster_segment **ret_segment)
+static enum muster_status file_map(int fd, bool writable, const char *name, const char *path, enum whose whose,
+                                   const struct mu_header *made, struct muster_segment **ret_segment)
 {
     struct muster_segment *seg = calloc(1, sizeof *seg);
     struct mu_header h;
@@ -180,7 +180,7 @@ static enum muster_status open_path(const char *path, bool writable, enum whose 
     struct stat st;
 
     if (fd >= 0)
-        return map(fd, writable, path, path, whose, NULL, ret_segment);
+        return file_map(fd, writable, path, path, whose, NULL, ret_segment);
     if (errno == ENOENT)
         return mu_fail(MUSTER_NOT_FOUND, "there is no job here with the segment %s", path);
     if (errno == ELOOP)
@@ -203,7 +203,7 @@ enum muster_status mu_segment_open(const char *name, bool writable, struct muste
 
         if (fd < 0)
             return mu_fail(MUSTER_INVALID_ARGUMENT, "%s is not an open descriptor of a segment", name);
-        return map(fd, writable, name, NULL, ROOT_MAY, NULL, ret_segment);
+        return file_map(fd, writable, name, NULL, ROOT_MAY, NULL, ret_segment);
     }
     if (name && strchr(name, '/'))
         return open_path(name, writable, ROOT_MAY, ret_segment);
@@ -255,7 +255,7 @@ static bool has_room(int fd, const struct mu_header *h)
 
 /* A file without a name, filled in, all its first pages committed: `late`, if it may be, those that are written here.
  */
-static int build(const struct mu_header *h, const struct mu_hosts_config *hosts, bool late, const char *job)
+static int file_build(const struct mu_header *h, const struct mu_hosts_config *hosts, bool late, const char *job)
 {
     bool memfd = h->flags & MU_FLAG_MEMFD;
     int fd = memfd ? memfd_create(job, MFD_CLOEXEC | MFD_ALLOW_SEALING)
@@ -365,11 +365,11 @@ enum muster_status mu_segment_make(const char *job, const struct muster_segment_
     if (status)
         return status;
     h.flags |= how & MU_SEGMENT_KEPT ? MU_FLAG_KEPT : 0;
-    fd = build(&h, hosts, how & MU_SEGMENT_LATE, job);
+    fd = file_build(&h, hosts, how & MU_SEGMENT_LATE, job);
     if (fd < 0)
         return build_failed(-fd, &h);
     mu_segment_path(job, path, sizeof path);
-    return map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, &h, ret_segment);
+    return file_map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, &h, ret_segment);
 }
 
 enum muster_status mu_segment_name(struct muster_segment *seg)

@@ -92,7 +92,7 @@ static uint32_t slots_by_default(uint32_t tasks, uint32_t tasks_here)
     return slots > least ? slots : least;
 }
 
-static enum muster_status apply(const struct muster_segment_config *c, uint32_t tasks_here, struct mu_header *h)
+static enum muster_status config_apply(const struct muster_segment_config *c, uint32_t tasks_here, struct mu_header *h)
 {
     uint64_t heap = c->heap_bytes ? c->heap_bytes : DEFAULT_HEAP;
 
@@ -179,8 +179,8 @@ enum muster_status mu_format_plan_hosts(const char *job, const struct muster_seg
 
     memset(h, 0, sizeof *h);
     if (!status)
-        status = apply(config,
-                       hosts && hosts->host < hosts->num_hosts ? hosts->num_tasks[hosts->host] : config->num_tasks, h);
+        status = config_apply(
+            config, hosts && hosts->host < hosts->num_hosts ? hosts->num_tasks[hosts->host] : config->num_tasks, h);
     if (!status && hosts)
         status = apply_hosts(hosts, h);
     if (status)
@@ -254,12 +254,12 @@ void mu_format_write_hosts(uint8_t *base, const struct mu_header *header, const 
     }
 }
 
-static enum muster_status corrupt(const char *name, const char *what)
+static enum muster_status format_corrupt(const char *name, const char *what)
 {
     return mu_fail(MUSTER_DATA_LOSS, "%s is not a sound segment: %s", name, what);
 }
 
-static bool section(uint64_t offset, uint64_t bytes, uint64_t *end, uint64_t total)
+static bool section_check(uint64_t offset, uint64_t bytes, uint64_t *end, uint64_t total)
 {
     if (offset % SECTION || offset < *end || offset > total || bytes > total - offset)
         return false;
@@ -276,19 +276,20 @@ static bool sections_fit(const struct mu_header *h)
 {
     uint64_t end = MU_HEADER_SIZE;
 
-    return section(h->slots_offset, (uint64_t)h->num_slots * sizeof(struct mu_slot), &end, h->total_bytes) &&
-           section(h->beats_offset, (uint64_t)h->num_tasks * 8, &end, h->total_bytes) &&
-           section(h->chunks_offset, (uint64_t)h->num_chunks * 4, &end, h->total_bytes) &&
-           section(h->events_offset, (uint64_t)h->num_events * 8, &end, h->total_bytes) &&
-           section(h->cells_offset, (uint64_t)h->num_cells * 8, &end, h->total_bytes) &&
-           section(h->buckets_offset, (uint64_t)h->num_buckets * 8, &end, h->total_bytes) &&
+    return section_check(h->slots_offset, (uint64_t)h->num_slots * sizeof(struct mu_slot), &end, h->total_bytes) &&
+           section_check(h->beats_offset, (uint64_t)h->num_tasks * 8, &end, h->total_bytes) &&
+           section_check(h->chunks_offset, (uint64_t)h->num_chunks * 4, &end, h->total_bytes) &&
+           section_check(h->events_offset, (uint64_t)h->num_events * 8, &end, h->total_bytes) &&
+           section_check(h->cells_offset, (uint64_t)h->num_cells * 8, &end, h->total_bytes) &&
+           section_check(h->buckets_offset, (uint64_t)h->num_buckets * 8, &end, h->total_bytes) &&
            (!h->num_hosts ||
-            (section(h->hosts_offset, (uint64_t)h->num_hosts * sizeof(struct mu_host), &end, h->total_bytes) &&
-             section(h->asks_offset, asks_bytes(h->num_slots), &end, h->total_bytes))) &&
-           section(h->heap_offset, (uint64_t)h->num_chunks * MU_CHUNK, &end, h->total_bytes) &&
+            (section_check(h->hosts_offset, (uint64_t)h->num_hosts * sizeof(struct mu_host), &end, h->total_bytes) &&
+             section_check(h->asks_offset, asks_bytes(h->num_slots), &end, h->total_bytes))) &&
+           section_check(h->heap_offset, (uint64_t)h->num_chunks * MU_CHUNK, &end, h->total_bytes) &&
            (!h->trace_events ||
-            section(h->trace_offset, (uint64_t)h->num_slots * mu_trace_ring_bytes(h->trace_events, h->trace_names),
-                    &end, h->total_bytes));
+            section_check(h->trace_offset,
+                          (uint64_t)h->num_slots * mu_trace_ring_bytes(h->trace_events, h->trace_names), &end,
+                          h->total_bytes));
 }
 
 enum muster_status mu_format_check(const struct mu_header *header, uint64_t file_bytes, const char *name,
@@ -297,9 +298,9 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     const struct mu_header *h = header;
 
     if (h->magic != MU_MAGIC)
-        return corrupt(name, h->magic ? "wrong magic number" : "no magic number (half-written?)");
+        return format_corrupt(name, h->magic ? "wrong magic number" : "no magic number (half-written?)");
     if (h->endian != MU_ENDIAN)
-        return corrupt(name, "other byte order");
+        return format_corrupt(name, "other byte order");
     if (h->major != MU_LAYOUT_MAJOR)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "%s has layout version %u.%u, this muster (%s) reads %u.%u", name,
                        h->major, h->minor, muster_version(), MU_LAYOUT_MAJOR, MU_LAYOUT_MINOR);
@@ -313,21 +314,21 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
                        (unsigned long long)file_bytes, (unsigned long long)h->total_bytes);
     if (!h->num_tasks || h->num_tasks > MAX_TASKS || h->num_slots <= MU_SLOTS_RESERVED ||
         h->num_slots > MU_SLOTS_MAX + MU_SLOTS_RESERVED)
-        return corrupt(name, "impossible number of tasks or slots");
+        return format_corrupt(name, "impossible number of tasks or slots");
     if (!is_power(h->num_buckets, MAX_BUCKETS) || !is_power(h->num_cells, MAX_BUCKETS) ||
         !is_power(h->num_events, MAX_EVENTS))
-        return corrupt(name, "impossible number of buckets, cells or events");
+        return format_corrupt(name, "impossible number of buckets, cells or events");
     if (!h->num_chunks || h->num_chunks > MU_INDEX_MAX / MU_CHUNK_GRANULES || h->num_system_chunks > h->num_chunks)
-        return corrupt(name, "impossible number of chunks");
+        return format_corrupt(name, "impossible number of chunks");
     if (h->trace_events &&
         (!is_power(h->trace_events, MU_TRACE_EVENTS_MAX) || !is_power(h->trace_names, MU_TRACE_EVENTS_MAX)))
-        return corrupt(name, "impossible number of events or names of traces");
+        return format_corrupt(name, "impossible number of events or names of traces");
     if (h->num_hosts && (h->num_hosts < 2 || h->num_hosts > MU_HOSTS_MAX || h->own_host >= h->num_hosts))
-        return corrupt(name, "impossible number of hosts");
+        return format_corrupt(name, "impossible number of hosts");
     if (!sections_fit(h))
-        return corrupt(name, "sections overlap or leave the file");
+        return format_corrupt(name, "sections overlap or leave the file");
     if (!memchr(h->job, 0, sizeof seg->job) || mu_format_job(h->job) || !memchr(h->host, 0, sizeof h->host))
-        return corrupt(name, "impossible job or host name");
+        return format_corrupt(name, "impossible job or host name");
     seg->size = h->total_bytes;
     seg->num_tasks = h->num_tasks;
     seg->num_slots = h->num_slots;
@@ -372,12 +373,12 @@ enum muster_status mu_format_bind(struct muster_segment *seg, const struct mu_he
         uint32_t begins = seg->hosts[i].first_task, tasks = seg->hosts[i].num_tasks;
 
         if (begins != first || tasks > seg->num_tasks - first)
-            return corrupt(name, "impossible tasks of a host");
+            return format_corrupt(name, "impossible tasks of a host");
         if (i == seg->host) {
             seg->first_task = begins;
             seg->local_tasks = tasks;
         }
         first += tasks;
     }
-    return header->num_hosts && first != seg->num_tasks ? corrupt(name, "tasks of no host") : MUSTER_OK;
+    return header->num_hosts && first != seg->num_tasks ? format_corrupt(name, "tasks of no host") : MUSTER_OK;
 }

@@ -41,7 +41,7 @@ static struct muster *left_first, **left_end = &left_first;
 static unsigned left_count;
 
 /* Out of its handle's list. False: mu_handle_end() has taken it out before, and freed its slot. */
-static bool withdraw(struct mu_use *u)
+static bool use_withdraw(struct mu_use *u)
 {
     bool freed;
 
@@ -64,10 +64,10 @@ static bool is_left(const struct mu_use *u)
            atomic_load_explicit(&u->handle->state, memory_order_relaxed) == MU_HANDLE_LEFT;
 }
 
-static void give_back(struct mu_use *u)
+static void use_give_back(struct mu_use *u)
 {
     struct muster_segment *seg = u->ctx.seg;
-    bool freed = !withdraw(u);
+    bool freed = !use_withdraw(u);
 
     if (!mu_segment_is_whole(seg)) { /* nothing there can be given back */
         mu_segment_unref(seg);
@@ -101,7 +101,7 @@ static void give_back_those(bool (*which)(const struct mu_use *u))
             continue;
         }
         *at = u->next;
-        give_back(u);
+        use_give_back(u);
     }
     mu_inside = before;
 }
@@ -139,7 +139,7 @@ static void in_parent(void)
     pthread_mutex_unlock(&lock);
 }
 
-static void initialise(void)
+static void handles_initialise(void)
 {
     pthread_key_create(&key, thread_ends);
     pthread_atfork(before_fork, in_parent, in_child);
@@ -149,7 +149,7 @@ struct muster *mu_handle_new(struct muster_segment *seg, uint32_t flags)
 {
     struct muster *m = NULL;
 
-    pthread_once(&once, initialise);
+    pthread_once(&once, handles_initialise);
     pthread_mutex_lock(&lock);
     if (left_count > QUARANTINE) {
         m = left_first;
@@ -232,7 +232,7 @@ enum muster_status mu_handle_refuse_removed(const struct muster *m)
     return mu_segment_say_closed(m->seg, "");
 }
 
-static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
+static enum muster_status thread_attach(struct muster *m, struct mu_ctx **ret_ctx)
 {
     struct mu_use *u;
     enum muster_status status;
@@ -273,7 +273,7 @@ enum muster_status mu_handle_claim(struct muster *m, struct mu_ctx **ret_ctx)
 {
     if (!m->seg->writable)
         return mu_fail(MUSTER_PERMISSION_DENIED, "job %s is open read-only here", m->seg->job);
-    return attach(m, ret_ctx);
+    return thread_attach(m, ret_ctx);
 }
 
 struct mu_ctx *mu_handle_find(struct muster *m)
@@ -320,7 +320,7 @@ void mu_handle_detach_thread(struct muster *m)
             continue;
         mu_last_use.handle_id = 0;
         *at = u->next;
-        give_back(u);
+        use_give_back(u);
         break;
     }
     mu_inside = before;
@@ -344,7 +344,7 @@ void mu_handle_return(void)
 void mu_handle_end(struct muster *m)
 {
     mu_handle_detach_thread(m);
-    /* relaxed, process-local: pairs with give_back(), by the fences */
+    /* relaxed, process-local: pairs with use_give_back(), by the fences */
     atomic_store_explicit(&m->state, MU_HANDLE_LEFT, memory_order_relaxed);
     mu_fence_seq_cst();
     if (!mu_segment_is_whole(m->seg))

@@ -146,7 +146,7 @@ static int chunk_claim(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_in
     return ENOMEM;
 }
 
-static enum muster_status no_memory(const struct muster_segment *seg, int why)
+static enum muster_status heap_no_memory(const struct muster_segment *seg, int why)
 {
     char place[MU_PLACE_MAX];
 
@@ -164,7 +164,7 @@ static enum muster_status no_memory(const struct muster_segment *seg, int why)
 }
 
 /* Another for each thread, for the next with its slot too, and as its search goes on. */
-static uint32_t draw(const struct mu_ctx *ctx, const struct mu_hints *h)
+static uint32_t random_draw(const struct mu_ctx *ctx, const struct mu_hints *h)
 {
     uint64_t seed = ((uint64_t)ctx->slot << 16) + ctx->incarnation;
 
@@ -191,7 +191,7 @@ static bool newest_chunk(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_
         c--;
     if (!c || c == h->chunk)
         return false;
-    h->next = draw(ctx, h) % mu_heap_chunk_blocks(class_index);
+    h->next = random_draw(ctx, h) % mu_heap_chunk_blocks(class_index);
     h->chunk = c;
     return true;
 }
@@ -204,7 +204,7 @@ static uint64_t take_anywhere(struct mu_ctx *ctx, struct mu_hints *h, uint32_t c
 {
     const struct muster_segment *seg = ctx->seg;
     uint32_t want = chunk_word(class_index, system), end = system ? seg->num_system_chunks : ctx->unclaimed;
-    uint32_t from = draw(ctx, h), chunks = 0;
+    uint32_t from = random_draw(ctx, h), chunks = 0;
     uint64_t ref = 0;
 
     for (uint32_t i = 0; !ref && i < end && chunks < CHUNKS; i++) {
@@ -214,14 +214,14 @@ static uint64_t take_anywhere(struct mu_ctx *ctx, struct mu_hints *h, uint32_t c
             continue;
         chunks++;
         h->chunk = c + 1;
-        h->next = draw(ctx, h) % mu_heap_chunk_blocks(class_index);
+        h->next = random_draw(ctx, h) % mu_heap_chunk_blocks(class_index);
         ref = take_from_chunk(ctx, h, class_index, LOOKS);
     }
     return ref;
 }
 
 /* Beyond the hints: current chunk, another one, the newest, a little of others, a fresh one. */
-static uint64_t search(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system, int *why)
+static uint64_t heap_search(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system, int *why)
 {
     bool roams = !h->chunk || mu_heap_chunk_blocks(class_index) <= LARGE;
     uint64_t ref = 0;
@@ -262,7 +262,7 @@ static uint64_t sweep_class(struct mu_ctx *ctx, uint32_t class_index, bool syste
 
 void mu_heap_end_wanted(struct muster_segment *seg, uint32_t classes)
 {
-    uint64_t w = mu_load_acquire(&seg->header->wanted); /* acquire: pairs with want() */
+    uint64_t w = mu_load_acquire(&seg->header->wanted); /* acquire: pairs with class_want() */
 
     /* release half: pairs with search_all(). Ends: it is tried again only when others changed the word */
     while (MU_WANTED_CLASSES(w) & classes)
@@ -271,9 +271,9 @@ void mu_heap_end_wanted(struct muster_segment *seg, uint32_t classes)
 }
 
 /* Set the class's bit; returns the count at which it was, or became, set. */
-static uint32_t want(struct muster_segment *seg, uint32_t class_index)
+static uint32_t class_want(struct muster_segment *seg, uint32_t class_index)
 {
-    uint64_t bit = 1ull << class_index, w = mu_load_acquire(&seg->header->wanted); /* acquire: another's want() */
+    uint64_t bit = 1ull << class_index, w = mu_load_acquire(&seg->header->wanted); /* acquire: another's class_want() */
 
     while (!(w & bit) && !mu_cas_seen(&seg->header->wanted, &w, w | bit)) /* lock-free: failed for another's change */
         ;
@@ -293,7 +293,7 @@ static uint64_t search_all(struct mu_ctx *ctx, uint32_t class_index)
     uint64_t ref = 0;
 
     for (int i = 0; !ref && i < SEARCHES; i++) {
-        uint64_t count = want(ctx->seg, class_index), w;
+        uint64_t count = class_want(ctx->seg, class_index), w;
 
         if (ctx->dry[class_index] == count + 1)
             break;
@@ -335,18 +335,18 @@ enum muster_status mu_heap_alloc(struct mu_ctx *ctx, size_t body_bytes, uint32_t
     h = &ctx->hints[system][c];
     ref = h->count ? mu_heap_take_hinted(ctx, h) : 0;
     if (!ref)
-        ref = search(ctx, h, c, system, &why);
+        ref = heap_search(ctx, h, c, system, &why);
     if (!ref)
         ref = search_everywhere(ctx, c, system);
     if (!ref && system) { /* the kept chunks are used up: compete with everybody */
-        ref = search(ctx, &ctx->hints[0][c], c, false, &why);
+        ref = heap_search(ctx, &ctx->hints[0][c], c, false, &why);
         if (!ref)
             ref = search_everywhere(ctx, c, false);
     }
     if (!ref && (flags & MU_HEAP_RESERVE))
         ref = sweep_class(ctx, MU_CLASSES - 1, true);
     if (!ref)
-        return no_memory(ctx->seg, why);
+        return heap_no_memory(ctx->seg, why);
     *ret_ref = ref;
     *ret_block = mu_heap_at(ctx->seg, MU_REF_INDEX(ref));
     /* Release fence before the first store into recycled memory: a reader that still copies the old contents and sees

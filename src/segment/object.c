@@ -126,7 +126,7 @@ enum mu_read mu_txn_read(struct mu_txn *t, struct mu_root *ret_root)
 }
 
 /* Give back news[i], whichever state it is in. */
-static void give_back(struct mu_txn *t, uint32_t i)
+static void news_give_back(struct mu_txn *t, uint32_t i)
 {
     struct mu_ctx *ctx = t->ctx;
     uint64_t ref = t->news[i];
@@ -160,7 +160,7 @@ enum muster_status mu_txn_root(struct mu_txn *t, uint32_t type, uint32_t refs, s
     enum muster_status status;
     uint64_t ref;
 
-    give_back(t, 0);
+    news_give_back(t, 0);
     status = mu_heap_alloc(t->ctx, refs * 8 + bytes, flags, &ref, &b);
     if (status)
         return status;
@@ -172,7 +172,7 @@ enum muster_status mu_txn_root(struct mu_txn *t, uint32_t type, uint32_t refs, s
 
 void mu_txn_no_root(struct mu_txn *t)
 {
-    give_back(t, 0);
+    news_give_back(t, 0);
 }
 
 void mu_txn_new(struct mu_txn *t, uint64_t ref)
@@ -182,7 +182,7 @@ void mu_txn_new(struct mu_txn *t, uint64_t ref)
 
 void mu_txn_drop_last(struct mu_txn *t)
 {
-    give_back(t, t->num_news - 1);
+    news_give_back(t, t->num_news - 1);
     t->num_news--;
 }
 
@@ -209,6 +209,6 @@ enum mu_commit mu_txn_commit_quietly(struct mu_txn *t)
 void mu_txn_abort(struct mu_txn *t)
 {
     for (uint32_t i = 0; i < t->num_news; i++)
-        give_back(t, i);
+        news_give_back(t, i);
     mu_commit_forget(t);
 }

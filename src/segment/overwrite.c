@@ -13,7 +13,7 @@
 #include "segment/entry.h"
 
 /* Find the entry in the shared page; its place in words of the data, or 0. */
-static uint32_t find(const mu_a64 *data, uint32_t words, const struct mu_key *k, size_t len)
+static uint32_t shared_entry_find(const mu_a64 *data, uint32_t words, const struct mu_key *k, size_t len)
 {
     uint32_t at = MU_PAGE_WORDS, key_words = mu_words(k->len);
     uint64_t count = mu_load_relaxed(&data[2]); /* relaxed, as all below: the commit CAS confirms */
@@ -37,7 +37,7 @@ static uint32_t find(const mu_a64 *data, uint32_t words, const struct mu_key *k,
     return 0;
 }
 
-static inline void put(mu_a64 *to, const void *bytes, size_t len)
+static inline void bytes_put(mu_a64 *to, const void *bytes, size_t len)
 {
     const uint8_t *from = bytes;
     size_t words = len / 8, i = 0;
@@ -103,7 +103,7 @@ bool mu_table_overwrite(const struct mu_table *t, struct mu_ctx *ctx, const stru
         bytes < MU_PAGE_WORDS * 8)
         return false;
     data = b->body + refs;
-    at = find(data, bytes / 8, k, len);
+    at = shared_entry_find(data, bytes / 8, k, len);
     if (!at)
         return false;
     /* only a block that this thread freed lately: the search for others is edit.c's */
@@ -118,7 +118,7 @@ bool mu_table_overwrite(const struct mu_table *t, struct mu_ctx *ctx, const stru
     to = fresh->body;
     mu_store_relaxed(&fresh->meta, meta);
     carry_over(to, b->body, value_at);
-    put(to + value_at, value, len);
+    bytes_put(to + value_at, value, len);
     value_at += value_words;
     carry_over(to + value_at, b->body + value_at, refs + bytes / 8 - value_at);
     mu_store_relaxed(&to[refs], commits);

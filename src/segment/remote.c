@@ -53,14 +53,14 @@ void mu_request_done(struct mu_request *r)
     r->memory = NULL;
 }
 
-static enum muster_status no_memory(void)
+static enum muster_status call_no_memory(void)
 {
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a call to another host");
 }
 
 /* Read a cell's value into *buffer, which grows. version 0: it is not there. */
-static enum muster_status fetch(struct mu_ctx *ctx, const struct mu_key *k, void **buffer, size_t *capacity,
-                                struct mu_found *f)
+static enum muster_status cell_fetch(struct mu_ctx *ctx, const struct mu_key *k, void **buffer, size_t *capacity,
+                                     struct mu_found *f)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     enum muster_status status;
@@ -73,7 +73,7 @@ static enum muster_status fetch(struct mu_ctx *ctx, const struct mu_key *k, void
             return status;
         more = realloc(*buffer, f->len);
         if (!more)
-            return no_memory();
+            return call_no_memory();
         *buffer = more;
         *capacity = f->len;
     }
@@ -89,7 +89,7 @@ struct post {
     uint64_t number;
 };
 
-static enum mu_verdict put(struct mu_edit *e, const struct post *p)
+static enum mu_verdict cell_put(struct mu_edit *e, const struct post *p)
 {
     e->value = p->head;
     e->len = p->len;
@@ -107,12 +107,12 @@ static enum mu_verdict put_call(struct mu_edit *e)
         memcpy(&before, e->old, sizeof before);
     p->number = before + 1;
     memcpy(p->head, &p->number, sizeof p->number);
-    return put(e, p);
+    return cell_put(e, p);
 }
 
 /* The call as what is to be put. False: no memory. */
-static bool compose(const struct muster *m, const struct mu_ctx *ctx, const struct mu_remote_call *call,
-                    struct post *ret_post)
+static bool call_compose(const struct muster *m, const struct mu_ctx *ctx, const struct mu_remote_call *call,
+                         struct post *ret_post)
 {
     size_t body = call->request ? call->request->len : 0;
     struct call_head h = {.op = (uint16_t)call->op,
@@ -137,7 +137,7 @@ static bool compose(const struct muster *m, const struct mu_ctx *ctx, const stru
 }
 
 /* Whether the wait for an answer must end: the agent has given the leader up, or has died and nobody took over. */
-static enum muster_status abandoned(const struct muster_segment *seg, const char *what, uint64_t *dead_since)
+static enum muster_status call_abandoned(const struct muster_segment *seg, const char *what, uint64_t *dead_since)
 {
     uint64_t patience = seg->header->adopt_ns; /* constant after creation */
     char name[64];
@@ -172,13 +172,13 @@ static enum muster_status wait_for_answer(const struct mu_remote_call *call, str
         struct mu_found f;
 
         mu_wait_look(w);
-        status = fetch(ctx, &z, buffer, &capacity, &f);
+        status = cell_fetch(ctx, &z, buffer, &capacity, &f);
         if (!status && f.version && f.len >= sizeof(struct answer_head) && !memcmp(*buffer, &number, sizeof number)) {
             *ret_len = f.len;
             return MUSTER_OK;
         }
         if (!status)
-            status = abandoned(ctx->seg, call->what, &dead_since);
+            status = call_abandoned(ctx->seg, call->what, &dead_since);
         if (!status && call->ends)
             status = call->ends(call->arg);
         if (!status)
@@ -195,7 +195,7 @@ static enum mu_verdict put_rest(struct mu_edit *e)
 }
 
 /* Large values are not kept until this slot's next call. */
-static void give_back(struct mu_ctx *ctx, const struct post *p, size_t answer_len)
+static void cell_give_back(struct mu_ctx *ctx, const struct post *p, size_t answer_len)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     struct call_head h = {.number = p->number, .op = MU_OP_NONE};
@@ -246,8 +246,8 @@ enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const st
                        call->what, m->seg->job);
     if (!mu_is_bridged(m->seg))
         return mu_fail(MUSTER_INTERNAL, "%s: job %s has no other hosts", call->what, m->seg->job);
-    if (!compose(m, ctx, call, &p))
-        return no_memory();
+    if (!call_compose(m, ctx, call, &p))
+        return call_no_memory();
     cell_key(&q, m->seg, 'Q', ctx->slot);
     status = mu_table_edit(&t, ctx, &q, MU_EDIT_WANTS_OLD, put_call, &e, NULL);
     if (!status) {
@@ -259,7 +259,7 @@ enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const st
         status = wait_for_answer(call, ctx, &w, p.number, &ret_answer->memory, &len);
         mu_wait_end(&w);
         if (status != MUSTER_DATA_LOSS) /* truncated: hands off */
-            give_back(ctx, &p, len);
+            cell_give_back(ctx, &p, len);
     }
     free(p.head);
     if (status) {
@@ -300,7 +300,7 @@ static enum muster_status fetch_blob(struct mu_ctx *ctx, const struct mu_key *k,
     while (!status && f->version && (!blob || f->len > blob->len)) {
         mu_blob_drop(blob);
         blob = mu_blob_new(f->len);
-        status = blob ? mu_table_get(&t, ctx, k, blob->bytes, blob->len, f) : no_memory();
+        status = blob ? mu_table_get(&t, ctx, k, blob->bytes, blob->len, f) : call_no_memory();
     }
     *ret_blob = status || !f->version ? NULL : blob;
     if (!*ret_blob)
@@ -319,7 +319,7 @@ static enum muster_status last_answer(struct mu_ctx *ctx, uint32_t slot, uint64_
 
     *ret_number = 0;
     cell_key(&z, ctx->seg, 'Z', slot);
-    status = fetch(ctx, &z, &buffer, &capacity, &f);
+    status = cell_fetch(ctx, &z, &buffer, &capacity, &f);
     if (!status && f.version && f.len >= sizeof *ret_number)
         memcpy(ret_number, buffer, sizeof *ret_number);
     *ret_len = f.len;
@@ -370,7 +370,7 @@ static enum mu_verdict put_answer(struct mu_edit *e)
     e->status = MUSTER_OK;
     if (e->version && e->old_len >= sizeof before)
         memcpy(&before, e->old, sizeof before);
-    return before >= p->number ? MU_KEEP : put(e, p);
+    return before >= p->number ? MU_KEEP : cell_put(e, p);
 }
 
 enum muster_status mu_remote_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t number, enum muster_status status,
@@ -388,7 +388,7 @@ enum muster_status mu_remote_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t 
     struct mu_key z;
 
     if (!p.head)
-        return no_memory();
+        return call_no_memory();
     memcpy(p.head, &h, sizeof h);
     if (text_len)
         memcpy(p.head + sizeof h, text, text_len);
@@ -415,7 +415,7 @@ struct taking {
 };
 
 /* What is left of a call or an answer: the numbers go on from there. */
-static enum mu_verdict shrink(struct mu_edit *e, struct taking *t, uint64_t number, size_t len)
+static enum mu_verdict cell_shrink(struct mu_edit *e, struct taking *t, uint64_t number, size_t len)
 {
     memset(t->room, 0, len);
     memcpy(t->room, &number, sizeof number);
@@ -448,7 +448,7 @@ static enum mu_verdict take_call(struct mu_edit *e)
     }
     if (h.op == MU_OP_NONE || (h.number <= t->answered && e->old_len <= sizeof h + SMALL))
         return MU_KEEP;
-    return shrink(e, t, h.number, sizeof h);
+    return cell_shrink(e, t, h.number, sizeof h);
 }
 
 static enum mu_verdict take_answer(struct mu_edit *e)
@@ -462,7 +462,7 @@ static enum mu_verdict take_answer(struct mu_edit *e)
     memcpy(&number, e->old, sizeof number);
     if (number > t->taken.number) /* its slot has a new holder, who calls */
         return MU_KEEP;
-    return shrink(e, t, number, sizeof(struct answer_head));
+    return cell_shrink(e, t, number, sizeof(struct answer_head));
 }
 
 enum muster_status mu_remote_take_back(struct mu_ctx *ctx, uint32_t slot, struct mu_taken *ret_taken)

@@ -38,7 +38,7 @@ bool mu_segment_is_committed(const struct muster_segment *seg)
            (uint64_t)st.st_blocks * 512 >= first_bytes(seg);
 }
 
-static enum muster_status failed(const struct muster_segment *seg, const char *what, int error)
+static enum muster_status reserve_failed(const struct muster_segment *seg, const char *what, int error)
 {
     char place[MU_PLACE_MAX];
 
@@ -63,10 +63,10 @@ enum muster_status mu_segment_commit(struct muster_segment *seg)
         return MUSTER_OK; /* another file system: a copy, with holes that cost nothing to read */
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     if (!seg->writable && (fd = open(self, O_RDWR | O_CLOEXEC)) < 0)
-        return failed(seg, "open", errno);
+        return reserve_failed(seg, "open", errno);
     while (!error && fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)first_bytes(seg)))
         error = errno == EINTR ? 0 : errno;
     if (fd != seg->fd)
         close(fd);
-    return error ? failed(seg, "commit", error) : MUSTER_OK;
+    return error ? reserve_failed(seg, "commit", error) : MUSTER_OK;
 }

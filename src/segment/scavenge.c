@@ -36,7 +36,7 @@ static bool read_intent(const struct mu_slot *s, uint64_t dead, struct intent *i
     return mu_recheck(&s->word) == dead;
 }
 
-static void undo(struct muster_segment *seg, uint32_t slot, const struct intent *in)
+static void intent_undo(struct muster_segment *seg, uint32_t slot, const struct intent *in)
 {
     const mu_a64 *object = mu_slot_object(seg, MU_ACT_OFFSET(in->act));
     uint32_t news = MU_ACT_NEWS(in->act), olds = MU_ACT_OLDS(in->act);
@@ -54,7 +54,7 @@ static void undo(struct muster_segment *seg, uint32_t slot, const struct intent 
 }
 
 /* Every block that is OWNED by {slot, incarnation}, wherever it is. */
-static void sweep(struct muster_segment *seg, uint32_t slot, uint16_t incarnation)
+static void owned_sweep(struct muster_segment *seg, uint32_t slot, uint16_t incarnation)
 {
     for (uint32_t c = 0; c < seg->num_chunks; c++) {
         uint32_t class_index = MU_CHUNK_CLASS(mu_load32_acquire(&seg->chunks[c])); /* acquire: pairs with the claim */
@@ -75,15 +75,15 @@ static void sweep(struct muster_segment *seg, uint32_t slot, uint16_t incarnatio
 }
 
 /* `dead`: the slot's word in state DEAD. Returns whether this call did the last step. */
-static bool finish(struct muster_segment *seg, uint32_t slot, uint64_t dead)
+static bool dead_slot_finish(struct muster_segment *seg, uint32_t slot, uint64_t dead)
 {
     struct mu_slot *s = &seg->slots[slot];
     struct intent in;
 
     if (!read_intent(s, dead, &in))
         return false;
-    undo(seg, slot, &in);
-    sweep(seg, slot, MU_SLOT_INCARNATION(dead));
+    intent_undo(seg, slot, &in);
+    owned_sweep(seg, slot, MU_SLOT_INCARNATION(dead));
     mu_fence_seq_cst(); /* the mark DEAD comes before this look at the object; pairs with mu_pin_others() */
     mu_pin_settle(seg, NULL, in.pin_object, in.pin, slot);
     mu_heap_tell(seg, MU_CLASSES - 1); /* of all that was freed here, or by the dead one just before it died */
@@ -91,7 +91,7 @@ static bool finish(struct muster_segment *seg, uint32_t slot, uint64_t dead)
     return mu_cas(&s->word, dead, MU_SLOT_WORD(0, 0, MU_SLOT_INCARNATION(dead) + 1, MU_SLOT_FREE));
 }
 
-static bool bury(struct mu_ctx *ctx, uint32_t slot, uint64_t word, mu_death_fn on_death, void *arg)
+static bool dead_slot_bury(struct mu_ctx *ctx, uint32_t slot, uint64_t word, mu_death_fn on_death, void *arg)
 {
     struct mu_slot *s = &ctx->seg->slots[slot];
     uint64_t dead = (word & ~3ull) | MU_SLOT_DEAD;
@@ -107,7 +107,7 @@ static bool bury(struct mu_ctx *ctx, uint32_t slot, uint64_t word, mu_death_fn o
         on_death(arg, ctx, slot, dead, task);
     mu_epoch_move(ctx->seg);
     mu_bell_ring(ctx->seg); /* the dead one may have committed something and not rung */
-    return finish(ctx->seg, slot, dead);
+    return dead_slot_finish(ctx->seg, slot, dead);
 }
 
 uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg)
@@ -120,7 +120,7 @@ uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg)
         if (i == ctx->slot)
             continue;
         if (MU_SLOT_STATE(w) == MU_SLOT_DEAD || mu_slot_is_dead(ctx->seg, i, w))
-            done += bury(ctx, i, w, on_death, arg);
+            done += dead_slot_bury(ctx, i, w, on_death, arg);
     }
     return done;
 }
@@ -136,10 +136,10 @@ uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint64_t task_wor
         if (i == ctx->slot || MU_SLOT_STATE(w) == MU_SLOT_FREE || MU_SLOT_PID(w) != pid)
             continue;
         mu_slot_settle(ctx->seg, i); /* so that the slot can be claimed again */
-        /* relaxed, both: of the owner whose word was read, or bury()'s CAS from that word fails */
+        /* relaxed, both: of the owner whose word was read, or dead_slot_bury()'s CAS from that word fails */
         if (MU_SLOT_STATE(w) == MU_SLOT_DEAD || mu_slot_is_dead(ctx->seg, i, w) ||
             (mu_load_relaxed(&s->task) == task_word && mu_load_relaxed(&s->pid_namespace) == mu_namespace("pid")))
-            done += bury(ctx, i, w, on_death, arg);
+            done += dead_slot_bury(ctx, i, w, on_death, arg);
     }
     return done;
 }
@@ -152,7 +152,7 @@ void mu_scavenge_reserved(struct muster_segment *seg)
 
         if (MU_SLOT_STATE(w) != MU_SLOT_DEAD && !mu_slot_is_dead(seg, i, w))
             continue;
-        if (w == dead || mu_cas(&s->word, w, dead)) /* as in bury() */
-            finish(seg, i, dead);
+        if (w == dead || mu_cas(&s->word, w, dead)) /* as in dead_slot_bury() */
+            dead_slot_finish(seg, i, dead);
     }
 }

@@ -102,7 +102,7 @@ static uint64_t pid_namespace(const struct muster_segment *seg)
     return 0;
 }
 
-static uint32_t identity(const struct muster_segment *seg, uint32_t *start)
+static uint32_t thread_identity(const struct muster_segment *seg, uint32_t *start)
 {
     (void)seg;
     *start = 0;
@@ -198,7 +198,7 @@ static void liveness_unlock(struct muster_segment *seg, uint32_t slot)
         mu_segment_ref(seg); /* locked, and on libc's list, until the thread ends: so the mapping stays */
 }
 
-static uint32_t identity(const struct muster_segment *seg, uint32_t *start)
+static uint32_t thread_identity(const struct muster_segment *seg, uint32_t *start)
 {
     uint32_t pid = (uint32_t)getpid();
 
@@ -238,7 +238,7 @@ static void counts_clear(struct mu_slot *slot)
 
 /* What the slot's last owner left in its private lines; we hold the mutex and the slot is FREE, so nobody else cares.
  */
-static void clean(const struct muster_segment *seg, struct mu_slot *s, uint64_t task)
+static void slot_clean(const struct muster_segment *seg, struct mu_slot *s, uint64_t task)
 {
     /* relaxed, as all here: the claiming CAS publishes them */
     if (mu_load_relaxed(&s->task) != task) {
@@ -254,7 +254,7 @@ static void clean(const struct muster_segment *seg, struct mu_slot *s, uint64_t 
 }
 
 /* The task's own of before, with its counts, or one that was never claimed: nobody's counts are lost. */
-static bool suits(const struct muster_segment *seg, uint32_t slot, uint32_t high, uint64_t task)
+static bool slot_suits(const struct muster_segment *seg, uint32_t slot, uint32_t high, uint64_t task)
 {
     /* relaxed: only a preference; under the slot's mutex nobody else can claim it, and so change it */
     return slot >= high || mu_load_relaxed(&seg->slots[slot].task) == task;
@@ -270,13 +270,13 @@ static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, 
     if (MU_SLOT_STATE(w) != MU_SLOT_FREE || !liveness_lock(seg, slot))
         return false;
     w = mu_load_acquire(&s->word); /* again, under the mutex: another may have claimed it and died, or left */
-    if (MU_SLOT_STATE(w) != MU_SLOT_FREE || (!any && !suits(seg, slot, mu_slot_high(seg), task))) {
+    if (MU_SLOT_STATE(w) != MU_SLOT_FREE || (!any && !slot_suits(seg, slot, mu_slot_high(seg), task))) {
         liveness_unlock(seg, slot);
         return false;
     }
     raise_high(seg, slot);
-    clean(seg, s, task);
-    pid = identity(seg, &start);
+    slot_clean(seg, s, task);
+    pid = thread_identity(seg, &start);
     /* acq_rel: releases the cleaned lines to scavengers */
     if (!mu_cas(&s->word, w, MU_SLOT_WORD(start, pid, MU_SLOT_INCARNATION(w), MU_SLOT_LIVE))) {
         liveness_unlock(seg, slot);
@@ -308,7 +308,7 @@ enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, stru
                                              "deaths are seen: muster needs glibc");
     memset(ctx, 0, offsetof(struct mu_ctx, scratch));
     for (uint32_t i = 0; i < count; i++)
-        if (suits(seg, i, high, task) && claim_one(seg, i, task, false, ctx))
+        if (slot_suits(seg, i, high, task) && claim_one(seg, i, task, false, ctx))
             return MUSTER_OK;
     for (uint32_t i = 0; i < count; i++)
         if (claim_one(seg, i, task, true, ctx))

@@ -16,7 +16,7 @@
 static_assert(MUSTER_STATS_BUCKETS == MU_WAIT_BUCKETS, "the buckets are those of the segment");
 
 /* relaxed, as all here: each word alone is right; pairs with mu_count() */
-static void sum(const struct mu_slot *s, struct muster_stats *t)
+static void slot_sum(const struct mu_slot *s, struct muster_stats *t)
 {
     t->kv_writes += mu_load_relaxed(&s->kv_writes);
     t->kv_waits += mu_load_relaxed(&s->kv_waits);
@@ -51,7 +51,7 @@ enum muster_status muster_stats_get(struct muster *muster, int32_t task_id, stru
     for (uint32_t i = 0, high = mu_slot_high(seg); !status && i < high; i++)
         /* relaxed: a slot that changes hands meanwhile counts for its old or its new task */
         if (task_id < 0 || mu_load_relaxed(&seg->slots[i].task) == (uint64_t)task_id + 1)
-            sum(&seg->slots[i], &total);
+            slot_sum(&seg->slots[i], &total);
     mu_exit_read();
     if (!status)
         *ret_stats = total;

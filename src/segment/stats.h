@@ -7,7 +7,8 @@
 /* No atomic addition: there is one writer. Readers see the value before or after. */
 static inline void mu_count(mu_a64 *counter, uint64_t by)
 {
-    mu_store_relaxed(counter, mu_load_relaxed(counter) + by); /* relaxed: pairs with sum() in stats.c; orders nothing */
+    mu_store_relaxed(counter,
+                     mu_load_relaxed(counter) + by); /* relaxed: pairs with slot_sum() in stats.c; orders nothing */
 }
 
 #endif

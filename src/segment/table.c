@@ -158,7 +158,7 @@ struct place {
  * well formed. An external entry with the right hash and length counts as found: its block says whether the key is the
  * same.
  */
-static int find(const struct mu_block *b, uint32_t limit, const struct mu_key *k, uint32_t skip, struct place *p)
+static int page_find(const struct mu_block *b, uint32_t limit, const struct mu_key *k, uint32_t skip, struct place *p)
 {
     uint64_t meta = mu_load_relaxed(&b->meta); /* relaxed, as all below: the caller re-checks the bucket's word */
     uint32_t refs = MU_META_REFS(meta), words = MU_META_BYTES(meta) / 8, at = MU_PAGE_WORDS, ref_at = 0;
@@ -213,7 +213,7 @@ static int get_once(const struct mu_table *t, struct mu_ctx *pin, const mu_a64 *
     if (!MU_WORD_INDEX(f->word))
         return 1;
     b = mu_heap_block(t->seg, MU_WORD_INDEX(f->word), &limit);
-    rc = b ? find(b, limit, k, skip, &p) : -1;
+    rc = b ? page_find(b, limit, k, skip, &p) : -1;
     while (rc == 1 && (MU_SHAPE_FLAGS(p.shape) & MU_ENTRY_EXTERNAL)) {
         struct mu_external x = {t->seg, bucket, f->word, 0, k->len, 0};
         uint64_t version = mu_load_relaxed(&p.data[p.at + 1]); /* relaxed: re-checked inside mu_external_get() */
@@ -227,7 +227,7 @@ static int get_once(const struct mu_table *t, struct mu_ctx *pin, const mu_a64 *
             return 1;
         case MU_FETCH_CHANGED: return 0;
         case MU_FETCH_CORRUPT: return mu_word_same(mu_recheck(bucket), f->word) ? -1 : 0;
-        case MU_FETCH_OTHER: rc = find(b, limit, k, ++skip, &p); break; /* 64 equal bits, another key */
+        case MU_FETCH_OTHER: rc = page_find(b, limit, k, ++skip, &p); break; /* 64 equal bits, another key */
         }
     }
     if (rc == 1) {

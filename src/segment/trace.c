@@ -36,7 +36,7 @@
 
 /* ---- the clock ---- */
 
-static uint64_t ticks(void)
+static uint64_t clock_ticks(void)
 {
 #if defined(__x86_64__)
     return __builtin_ia32_rdtsc();
@@ -73,7 +73,7 @@ static void look_at_both(uint64_t *ret_ticks, uint64_t *ret_ns)
     uint64_t best = UINT64_MAX;
 
     for (int i = 0; i < 8; i++) {
-        uint64_t before = ticks(), ns = mu_now(), after = ticks();
+        uint64_t before = clock_ticks(), ns = mu_now(), after = clock_ticks();
 
         if (after - before < best) {
             best = after - before;
@@ -157,7 +157,7 @@ static struct mu_ring_event *events_of(const struct muster_segment *seg, struct 
 }
 
 /* Have the pages of a ring that nobody has used, and touch them: until then they look like a hole to is_committed(). */
-static bool commit(const struct muster_segment *seg, uint32_t slot)
+static bool ring_commit(const struct muster_segment *seg, uint32_t slot)
 {
     uint8_t *ring = (uint8_t *)ring_of(seg, slot), *end;
     uint64_t bytes = mu_trace_ring_bytes(seg->trace_events, seg->trace_names);
@@ -182,7 +182,7 @@ void mu_trace_open(struct mu_ctx *ctx)
 
     /* relaxed: the last owner's own, ordered by the mutex and the claim */
     if (!mu_load_relaxed(&ctx->own->ring)) {
-        if (!commit(seg, ctx->slot))
+        if (!ring_commit(seg, ctx->slot))
             return;
         mu_store_release(&ctx->own->ring, 1); /* release: pairs with the acquire of read_ring() */
     }
@@ -265,8 +265,8 @@ static void find_name(const struct muster_segment *seg, struct mu_ring *ring, ui
 }
 
 /* False: nobody writes such events. */
-static bool decode(const struct reading *r, uint32_t slot, struct mu_ring *ring, const struct mu_ring_event *place,
-                   struct mu_traced *e)
+static bool event_decode(const struct reading *r, uint32_t slot, struct mu_ring *ring,
+                         const struct mu_ring_event *place, struct mu_traced *e)
 {
     /* relaxed, as all here: what counts is head, before and after */
     uint64_t what = mu_load_relaxed(&place->what);
@@ -285,7 +285,7 @@ static bool decode(const struct reading *r, uint32_t slot, struct mu_ring *ring,
     return true;
 }
 
-static bool reserve(struct reading *r, size_t more)
+static bool reading_reserve(struct reading *r, size_t more)
 {
     struct mu_traced *events;
 
@@ -325,13 +325,13 @@ static bool read_ring(struct reading *r, uint32_t slot)
     first = head < size ? 0 : head - size + 1;
     if (head == first)
         return true;
-    if (!reserve(r, (size_t)(head - first)))
+    if (!reading_reserve(r, (size_t)(head - first)))
         return false;
     for (uint64_t n = first; n < head; n++) {
         struct mu_traced *e = &r->events[r->count];
 
         e->number = n;
-        r->count += decode(r, slot, ring, &events[n & (size - 1)], e);
+        r->count += event_decode(r, slot, ring, &events[n & (size - 1)], e);
     }
     now = mu_recheck(&ring->head);
     believed = now < size ? 0 : now - size + 1;

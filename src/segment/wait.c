@@ -164,14 +164,14 @@ bool mu_wait_is_crowded(void)
     return false;
 #else
     uint64_t until =
-        atomic_load_explicit(&crowded_until, memory_order_relaxed); /* process-local: with crowd()'s store */
+        atomic_load_explicit(&crowded_until, memory_order_relaxed); /* process-local: with crowd_note()'s store */
 
     return until && mu_now() < until;
 #endif
 }
 
 /* process-local, relaxed, all of them: partners are these lines and the load above; threads may mix their guesses */
-static void crowd(uint64_t now)
+static void crowd_note(uint64_t now)
 {
     uint64_t until = atomic_load_explicit(&crowded_until, memory_order_relaxed);
     uint64_t period = atomic_load_explicit(&crowded_for, memory_order_relaxed);
@@ -193,7 +193,7 @@ bool mu_wait_yield(void)
     mu_yield();
     after = mu_now();
     if (after - before > CROWDED_NS)
-        crowd(after);
+        crowd_note(after);
     return !mu_wait_is_crowded();
 }
 
@@ -210,13 +210,13 @@ void mu_wait_look(struct mu_wait *w)
     w->epoch = mu_load32_acquire(&w->seg->header->epoch);
 }
 
-static bool changed(const struct mu_wait *w, const mu_a64 *word, uint64_t seen)
+static bool word_changed(const struct mu_wait *w, const mu_a64 *word, uint64_t seen)
 {
     /* relaxed: only a reason to look again; the look itself acquires */
     return ((mu_load_relaxed(word) ^ seen) & ~MU_WORD_S) || mu_load32_relaxed(&w->seg->header->epoch) != w->epoch;
 }
 
-static void tell(struct mu_wait *w)
+static void wait_tell(struct mu_wait *w)
 {
     struct mu_slot *own = w->ctx->own;
     uint64_t text[12] = {0};
@@ -250,7 +250,7 @@ static void count_barrier_wait(struct mu_slot *own, uint64_t ns)
     mu_count(&own->barrier_wait_ns, ns);
 }
 
-static void count(struct mu_slot *own, enum mu_wait_kind kind, uint64_t ns)
+static void wait_count(struct mu_slot *own, enum mu_wait_kind kind, uint64_t ns)
 {
     if (kind == MU_WAIT_BARRIER) {
         count_barrier_wait(own, ns);
@@ -266,17 +266,17 @@ void mu_wait_end(struct mu_wait *w)
 {
     if (!w->told)
         return;
-    mu_store_release(&w->ctx->own->wait_since, 0); /* release: as in tell() */
-    count(w->ctx->own, w->kind, mu_now() - w->since);
+    mu_store_release(&w->ctx->own->wait_since, 0); /* release: as in wait_tell() */
+    wait_count(w->ctx->own, w->kind, mu_now() - w->since);
 }
 
-static enum muster_status truncated(struct mu_wait *w)
+static enum muster_status wait_truncated(struct mu_wait *w)
 {
     w->told = false; /* the slot may be gone */
     return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", w->seg->job);
 }
 
-static enum muster_status ended(struct mu_wait *w)
+static enum muster_status wait_ended(struct mu_wait *w)
 {
     struct muster_segment *seg = w->seg;
 
@@ -284,21 +284,21 @@ static enum muster_status ended(struct mu_wait *w)
         return mu_fail(MUSTER_CANCELLED, "interrupted while waiting for %s", w->what);
     if (mu_segment_is_closed(seg))
         return mu_segment_say_closed(seg, w->what);
-    return mu_segment_is_whole(seg) ? MUSTER_OK : truncated(w);
+    return mu_segment_is_whole(seg) ? MUSTER_OK : wait_truncated(w);
 }
 
 static enum muster_status sleep_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
 {
     uint64_t now = mu_now(), until = now + (w->ctx ? RECHECK_NS : POLL_NS);
     void (*recheck)(struct mu_ctx * ctx);
-    enum muster_status status = ended(w);
+    enum muster_status status = wait_ended(w);
 
     if (status)
         return status;
     if (w->deadline <= now)
         return mu_fail(MUSTER_DEADLINE_EXCEEDED, "the deadline passed while waiting for %s", w->what);
     if (w->ctx) {
-        tell(w);
+        wait_tell(w);
         /* the sleepers bit goes into exactly what was looked at; pairs with the commit CAS that clears it */
         if (!(seen & MU_WORD_S) && !mu_cas(word, seen, seen | MU_WORD_S))
             return MUSTER_OK;
@@ -308,7 +308,7 @@ static enum muster_status sleep_on(struct mu_wait *w, mu_a64 *word, uint64_t see
     if (mu_now() < until)
         return MUSTER_OK;
     if (!mu_segment_is_whole(w->seg)) /* before anything there is touched again */
-        return truncated(w);
+        return wait_truncated(w);
     recheck = mu_wait_recheck; /* into a local: gcc calls through an atomic pointer without an atomic load */
     if (w->ctx && recheck)
         recheck(w->ctx);
@@ -334,7 +334,7 @@ enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
     while (w->spins) {
         w->spins--;
         mu_pause();
-        if (changed(w, word, seen))
+        if (word_changed(w, word, seen))
             return MUSTER_OK;
     }
     while (w->yields) {
@@ -343,7 +343,7 @@ enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
             mu_yield();
         else if (!mu_wait_yield() || is_over(w))
             w->yields = 0; /* sleep_on() has the words */
-        if (changed(w, word, seen))
+        if (word_changed(w, word, seen))
             return MUSTER_OK;
     }
     return sleep_on(w, word, seen);

@@ -19,14 +19,14 @@ struct haul {
     size_t count, capacity;
 };
 
-static void drop(struct haul *h)
+static void haul_drop(struct haul *h)
 {
     for (size_t i = 0; i < h->count; i++)
         free(h->owned[i]);
     h->count = 0;
 }
 
-static bool grow(struct haul *h)
+static bool haul_grow(struct haul *h)
 {
     size_t n = h->capacity ? h->capacity * 2 : 16;
     struct mu_item *items = realloc(h->items, n * sizeof *items);
@@ -79,14 +79,14 @@ static enum step take_external(const struct mu_table *t, struct mu_ctx *pin, uin
     return rc == MU_FETCH_CHANGED ? AGAIN : CORRUPT;
 }
 
-static enum step take(const struct mu_table *t, struct mu_ctx *pin, uint32_t bucket, const struct mu_page *p,
-                      const struct mu_entry *e, const struct mu_walk *w, struct haul *h)
+static enum step entry_take(const struct mu_table *t, struct mu_ctx *pin, uint32_t bucket, const struct mu_page *p,
+                            const struct mu_entry *e, const struct mu_walk *w, struct haul *h)
 {
     struct mu_item *item;
     enum step step = TAKEN;
     uint32_t own = e->flags & MU_ENTRY_EXTERNAL ? 1 : 0;
 
-    if (h->count == h->capacity && !grow(h))
+    if (h->count == h->capacity && !haul_grow(h))
         return NO_MEMORY;
     item = &h->items[h->count];
     *item = (struct mu_item){.key_len = e->key_len,
@@ -125,7 +125,7 @@ static enum step haul_bucket(const struct mu_table *t, struct mu_ctx *pin, uint3
     info->commits = page.data[0];
     info->deletes = page.data[1];
     while (mu_page_next(&page, &index, &e, &corrupt)) {
-        enum step step = e.flags & MU_ENTRY_DONE ? TAKEN : take(t, pin, bucket, &page, &e, w, h);
+        enum step step = e.flags & MU_ENTRY_DONE ? TAKEN : entry_take(t, pin, bucket, &page, &e, w, h);
 
         if (step != TAKEN)
             return step;
@@ -153,7 +153,7 @@ enum muster_status mu_table_walk(const struct mu_table *t, struct mu_ctx *ctx, u
         step = haul_bucket(t, tries < MU_TRIES_UNPINNED ? NULL : ctx, bucket, w, &h, &root, body, ret_info);
         if (step != AGAIN || (tries >= MU_TRIES_UNPINNED && !ctx))
             break;
-        drop(&h);
+        haul_drop(&h);
     }
     if (step == TAKEN && w->visit) {
         for (size_t i = 0; i < h.count && !status; i++)
@@ -167,7 +167,7 @@ enum muster_status mu_table_walk(const struct mu_table *t, struct mu_ctx *ctx, u
         status = mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt: bucket %u is not well formed",
                          t->seg->job, bucket);
     }
-    drop(&h);
+    haul_drop(&h);
     free(h.items);
     free(h.owned);
     if (!ctx)
