@@ -65,7 +65,7 @@ static struct timespec to_timespec(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-static bool waitv(struct waiter *waiters, unsigned count, muster_deadline deadline)
+static bool words_waitv(struct waiter *waiters, unsigned count, muster_deadline deadline)
 {
     struct timespec t = to_timespec(deadline);
     long rc = syscall(SYS_futex_waitv, waiters, count, 0u, deadline == MUSTER_FOREVER ? NULL : &t, CLOCK_MONOTONIC);
@@ -88,7 +88,7 @@ void mu_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint
         {.value = seen, .address = (uintptr_t)epoch, .flags = WAITV_32},
     };
 
-    if (!waitv(waiters, 2, deadline))
+    if (!words_waitv(waiters, 2, deadline))
         wait_one(word, value, deadline);
 }
 
@@ -110,7 +110,7 @@ void mu_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t coun
         count = WAITV_MAX;
     for (size_t i = 0; i < count; i++)
         waiters[i] = (struct waiter){.value = values[i], .address = (uintptr_t)words[i], .flags = WAITV_32};
-    if (count && !waitv(waiters, (unsigned)count, deadline))
+    if (count && !words_waitv(waiters, (unsigned)count, deadline))
         wait_one(words[0], values[0], deadline);
 }
 #endif
