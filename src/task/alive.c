@@ -70,7 +70,7 @@ uint32_t mu_alive_set(const char *key, uint32_t len, int32_t *ret_ids)
 
 /* On the copy: has everybody who is connected called? Then answer and open the next instance. The records are younger
  * than the copy: who has called there had joined, and if it is not connected now it has gone since. */
-static bool complete(struct mu_alive *a, struct mu_alive_head *h)
+static bool instance_complete(struct mu_alive *a, struct mu_alive_head *h)
 {
     struct mu_alive_row *rows = rows_of(a);
 
@@ -87,7 +87,7 @@ static bool complete(struct mu_alive *a, struct mu_alive_head *h)
 }
 
 /* Call for the instance that is open, unless this very call has called for it, or the last one, before. */
-static bool call(const struct mu_alive *a, struct mu_alive_call *c, uint64_t instance)
+static bool instance_call(const struct mu_alive *a, struct mu_alive_call *c, uint64_t instance)
 {
     struct mu_alive_row *row = &rows_of(a)[c->place];
     uint64_t name = c->name == MU_ALIVE_NONE ? 0 : (c->name & 0x7fffu) + 1, before = row->called;
@@ -103,7 +103,7 @@ static bool call(const struct mu_alive *a, struct mu_alive_call *c, uint64_t ins
     return row->called != before;
 }
 
-static enum mu_verdict step(struct mu_edit *e)
+static enum mu_verdict alive_step(struct mu_edit *e)
 {
     struct work *w = e->arg;
     struct mu_alive *a = w->a;
@@ -125,15 +125,16 @@ static enum mu_verdict step(struct mu_edit *e)
         if (!c->called)
             c->place = (uint32_t)mu_alive_find(a, c->task);
         /* What came at once counts as what came one by one: who asks again may be asking about the next round. */
-        if (!c->called && open && MU_ALIVE_CALLED(rows_of(a)[c->place].called) == h.instance + 1 && complete(a, &h)) {
+        if (!c->called && open && MU_ALIVE_CALLED(rows_of(a)[c->place].called) == h.instance + 1 &&
+            instance_complete(a, &h)) {
             changed = true;
             open = false;
         }
         if (!c->called || c->instance == h.instance)
-            changed |= call(a, c, h.instance);
+            changed |= instance_call(a, c, h.instance);
         open |= c->instance == h.instance;
     }
-    changed |= open && complete(a, &h);
+    changed |= open && instance_complete(a, &h);
     memcpy(a->value, &h, sizeof h);
     a->instance = h.instance;
     e->value = a->value;
@@ -146,7 +147,7 @@ enum muster_status mu_alive_step(struct mu_alive *a, struct mu_alive_call *const
     struct mu_table t = mu_table_cells(a->seg);
     struct work w = {a, calls, count};
     struct mu_edit e = {.arg = &w};
-    enum muster_status status = mu_table_edit(&t, a->ctx, &a->key, MU_EDIT_WANTS_OLD, step, &e, NULL);
+    enum muster_status status = mu_table_edit(&t, a->ctx, &a->key, MU_EDIT_WANTS_OLD, alive_step, &e, NULL);
 
     mu_bell_ring(a->seg);
     for (uint32_t i = 0; i < count && !status; i++) {
@@ -268,7 +269,7 @@ static enum muster_status say_missing(struct mu_alive *a)
                    : MUSTER_DEADLINE_EXCEEDED;
 }
 
-static enum muster_status gather(struct mu_alive *a, struct mu_alive_call *c, muster_deadline deadline)
+static enum muster_status alive_gather(struct mu_alive *a, struct mu_alive_call *c, muster_deadline deadline)
 {
     struct mu_table t = mu_table_cells(a->seg);
     struct mu_alive_call *const only = c;
@@ -360,7 +361,7 @@ enum muster_status muster_task_alive(struct muster *muster, const int32_t *task_
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "the caller (task %d) is not among the tasks it asks about",
                          muster->task_id);
     if (!status)
-        status = mu_is_follower(a.seg) ? alive_remote(muster, &a, deadline) : gather(&a, &c, deadline);
+        status = mu_is_follower(a.seg) ? alive_remote(muster, &a, deadline) : alive_gather(&a, &c, deadline);
     for (uint32_t i = 0; !status && i < a.count; i++) {
         uint64_t incarnation = mu_alive_incarnation(&a, i);
 

@@ -38,7 +38,7 @@ enum muster_status muster_scavenge(struct muster *muster, size_t *ret_deaths)
 }
 
 /* Collect living slots' words from *next on, with the waiters bit set. False: one has died since the caller looked. */
-static bool collect(const struct mu_ctx *ctx, uint32_t *next, mu_a32 **words, uint32_t *values, size_t *ret_n)
+static bool liveness_collect(const struct mu_ctx *ctx, uint32_t *next, mu_a32 **words, uint32_t *values, size_t *ret_n)
 {
     struct muster_segment *seg = ctx->seg;
     uint32_t self = MU_SLOT_PID(mu_load_acquire(&ctx->own->word));  /* acquire: of no consequence, it is our own */
@@ -99,7 +99,7 @@ enum muster_status mu_death_wait(struct muster *muster, muster_deadline deadline
             status = MUSTER_DEADLINE_EXCEEDED;
         if (status)
             break;
-        if (!collect(ctx, &next, words, values, &n))
+        if (!liveness_collect(ctx, &next, words, values, &n))
             continue;
         until = mu_now() + (high > WORDS ? TURN_NS : SLEEP_NS);
         words[n] = &seg->header->slots_high;

@@ -128,7 +128,7 @@ enum muster_status mu_guest_register(struct mu_ctx *ctx, const struct mu_guest *
     return status;
 }
 
-static bool disconnect(struct mu_task_change *c)
+static bool client_disconnect(struct mu_task_change *c)
 {
     const struct muster_segment *seg = c->arg;
     struct mu_task_record *r = &c->record;
@@ -158,7 +158,7 @@ enum muster_status mu_guest_disconnect(struct mu_ctx *ctx, uint32_t task)
 {
     if (task >= ctx->seg->num_tasks || !mu_is_local_task(ctx->seg, task))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "there is no task %u on this host", task);
-    return mu_cluster_edit(ctx, task, disconnect, ctx->seg);
+    return mu_cluster_edit(ctx, task, client_disconnect, ctx->seg);
 }
 
 struct loss {
@@ -167,7 +167,7 @@ struct loss {
     bool fits;
 };
 
-static bool lose(struct mu_task_change *c)
+static bool client_lose(struct mu_task_change *c)
 {
     struct loss *l = c->arg;
     struct mu_task_record *r = &c->record;
@@ -190,7 +190,7 @@ enum muster_status mu_guest_lost(struct mu_ctx *ctx, uint32_t task, uint64_t inc
 
     if (task >= ctx->seg->num_tasks || !mu_is_local_task(ctx->seg, task))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "there is no task %u on this host", task);
-    status = mu_cluster_edit(ctx, task, lose, &l);
+    status = mu_cluster_edit(ctx, task, client_lose, &l);
     if (!status && l.fits)
         mu_count(&ctx->own->deaths, 1);
     return status;

@@ -21,7 +21,7 @@
 
 #define JOIN_PATIENCE_NS 10000000000u
 
-static void recheck(struct mu_ctx *ctx)
+static void deaths_recheck(struct mu_ctx *ctx)
 {
     mu_task_scavenge(ctx);
 }
@@ -56,7 +56,7 @@ struct plan {
     bool seat; /* the slot alone */
 };
 
-static enum muster_status resolve(const struct muster_options *options, struct plan *p)
+static enum muster_status options_resolve(const struct muster_options *options, struct plan *p)
 {
     long n = 0;
     int rc;
@@ -112,7 +112,7 @@ static enum muster_status resolve(const struct muster_options *options, struct p
 }
 
 /* Open the job's segment or create it. */
-static enum muster_status find(const struct plan *p, struct muster_segment **ret_seg)
+static enum muster_status segment_find(const struct plan *p, struct muster_segment **ret_seg)
 {
     bool read_only = p->o.flags & MUSTER_JOIN_READ_ONLY;
     const char *name = p->segment ? p->segment : p->o.job;
@@ -139,7 +139,7 @@ static enum muster_status find(const struct plan *p, struct muster_segment **ret
     }
 }
 
-static enum muster_status enrol(struct muster *m, struct mu_ctx *ctx, const struct plan *p)
+static enum muster_status task_enrol(struct muster *m, struct mu_ctx *ctx, const struct plan *p)
 {
     struct muster_segment *seg = m->seg;
     struct mu_registration r = {.task = (uint32_t)m->task_id, .flags = p->o.flags, .incarnation = m->incarnation};
@@ -186,7 +186,7 @@ static enum muster_status refuse_stranger(const struct muster_segment *seg, uint
 }
 
 /* With the segment at hand: handle, slot, registration. Takes the segment over. */
-static enum muster_status enter(struct muster_segment *seg, const struct plan *p, struct muster **ret_muster)
+static enum muster_status segment_enter(struct muster_segment *seg, const struct plan *p, struct muster **ret_muster)
 {
     struct muster *m = mu_handle_new(seg, p->o.flags);
     struct mu_ctx *ctx = NULL;
@@ -197,7 +197,7 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a handle");
     }
     status = p->seat ? MUSTER_OK : mu_segment_commit(seg);
-    mu_wait_recheck = recheck;
+    mu_wait_recheck = deaths_recheck;
     m->incarnation = p->o.incarnation;
     while (!m->incarnation)
         mu_random(&m->incarnation, sizeof m->incarnation);
@@ -214,7 +214,7 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
         if (!status && MU_STATE(mu_load32_acquire(&seg->header->state)) != MU_OPEN) /* acquire: as there */
             status = mu_fail(MUSTER_CANCELLED, "job %s has just been closed", seg->job);
         if (!status && m->task_id >= 0)
-            status = enrol(m, ctx, p);
+            status = task_enrol(m, ctx, p);
         if (status && ctx && m->task_id >= 0)
             mu_task_bury_past(ctx, (uint32_t)m->task_id);
     }
@@ -230,17 +230,17 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
     return status;
 }
 
-static enum muster_status join(const struct muster_options *options, struct muster **ret_muster)
+static enum muster_status task_join(const struct muster_options *options, struct muster **ret_muster)
 {
     struct plan p = {0};
     struct muster_segment *seg;
-    enum muster_status status = resolve(options, &p);
+    enum muster_status status = options_resolve(options, &p);
 
     for (int tries = 0; !status; tries++) {
-        status = find(&p, &seg);
+        status = segment_find(&p, &seg);
         if (status)
             return status;
-        status = enter(seg, &p, ret_muster);
+        status = segment_enter(seg, &p, ret_muster);
         /* closed between opening and claiming: the next look finds no segment, and may create one */
         if (status != MUSTER_CANCELLED || p.segment || tries == 100)
             return status;
@@ -256,7 +256,7 @@ enum muster_status muster_join(const struct muster_options *options, struct must
     if (mu_inside)
         return mu_handle_refuse_handler();
     mu_inside = 1;
-    status = join(options, ret_muster);
+    status = task_join(options, ret_muster);
     mu_exit_read();
     return status;
 }
@@ -273,7 +273,7 @@ static enum muster_status join_open(struct muster_segment *seg, bool seat, struc
     p.o.deadline = mu_now() + JOIN_PATIENCE_NS;
     mu_segment_ref(seg);
     mu_inside = 1;
-    status = enter(seg, &p, ret_muster);
+    status = segment_enter(seg, &p, ret_muster);
     mu_exit_read();
     return status;
 }
@@ -289,7 +289,7 @@ enum muster_status mu_join_seat(struct muster_segment *seg, struct muster **ret_
 }
 
 /* Without a heartbeat thread: with our slot, or another thread's when none is to be had. */
-static enum muster_status unregister(struct muster *m)
+static enum muster_status task_unregister(struct muster *m)
 {
     struct mu_ctx *ctx, *own = NULL;
     enum muster_status status;
@@ -324,7 +324,7 @@ enum muster_status muster_leave(struct muster *muster)
     if (!mu_segment_is_whole(seg))
         status = mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);
     else if (muster->task_id >= 0 && !muster->keeper)
-        status = unregister(muster);
+        status = task_unregister(muster);
     if (muster->keeper) {
         enum muster_status left = mu_keeper_stop(muster, !status);
 

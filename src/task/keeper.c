@@ -48,7 +48,7 @@ uint64_t mu_task_beats(const struct muster_segment *seg, uint32_t task, const st
 }
 
 /* The slots of a task that is dead or silent may be orphans: see mu_slot_settle(). The next scavenger buries them. */
-static void settle(struct muster_segment *seg, uint32_t task)
+static void slots_settle(struct muster_segment *seg, uint32_t task)
 {
     uint32_t high = mu_slot_high(seg);
 
@@ -75,7 +75,7 @@ void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_ch
         /* A net below the scavengers: who buried the main slot found another thread alive, and that has ended since in
          * a way that nobody looked at. */
         if (r.slot && !mu_cluster_alive(seg, i, &r)) {
-            settle(seg, i);
+            slots_settle(seg, i);
             mu_task_bury_dead(ctx, i, NULL);
             continue;
         }
@@ -83,7 +83,7 @@ void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_ch
         if (late || !b->changed_ns || counter != b->counter || r.incarnation != b->incarnation) {
             *b = (struct mu_beat){counter, r.incarnation, now};
         } else if (now - b->changed_ns > timeout) {
-            settle(seg, i);
+            slots_settle(seg, i);
             mu_task_fail(ctx, i, r.incarnation, MU_EVENT_SILENCE, MUSTER_UNAVAILABLE, MUSTER_CAUSE_HEARTBEAT,
                          "no heartbeat within the timeout: stopped, hung or starved");
         }
@@ -114,7 +114,7 @@ static bool pause_for(struct mu_keeper *k, uint64_t ns)
     return stop;
 }
 
-static void *keep(void *arg)
+static void *heartbeat_keep(void *arg)
 {
     struct mu_keeper *k = arg;
     struct mu_beat *beats = calloc(k->seg->num_tasks, sizeof *beats);
@@ -176,7 +176,7 @@ enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_
     pthread_condattr_destroy(&attr);
     sigfillset(&all); /* the program's signals are the program's */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&k->thread, NULL, keep, k);
+    rc = pthread_create(&k->thread, NULL, heartbeat_keep, k);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc) {
         free(k);

@@ -50,7 +50,7 @@ static bool fail_record(struct mu_task_change *c)
     return true;
 }
 
-static enum muster_status fail(struct mu_ctx *ctx, uint32_t task, struct failure *f)
+static enum muster_status task_fail(struct mu_ctx *ctx, uint32_t task, struct failure *f)
 {
     enum muster_status status;
 
@@ -66,7 +66,7 @@ enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, uint64_t inca
 {
     struct failure f = {event, code, cause, text, 0, incarnation, NULL, false};
 
-    return fail(ctx, task, &f);
+    return task_fail(ctx, task, &f);
 }
 
 /* The scavenger's question: whose slot was it? A task is dead when the last of its threads is. */
@@ -93,7 +93,7 @@ static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot
         mu_cluster_alive(ctx->seg, (uint32_t)task_word - 1, &r))
         return;
     f.incarnation = r.incarnation;
-    fail(ctx, (uint32_t)task_word - 1, &f);
+    task_fail(ctx, (uint32_t)task_word - 1, &f);
 }
 
 uint32_t mu_task_scavenge(struct mu_ctx *ctx)
@@ -193,7 +193,7 @@ bool mu_task_bury_past(struct mu_ctx *ctx, uint32_t task)
         mu_cluster_main_alive(ctx->seg, &now))
         return false;
     f.incarnation = now.incarnation;
-    return fail(ctx, task, &f) == MUSTER_OK;
+    return task_fail(ctx, task, &f) == MUSTER_OK;
 }
 
 enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registration *r)

@@ -32,7 +32,7 @@ int mu_task_next(enum muster_task_state state, enum mu_task_event event, int rec
     return -1;
 }
 
-static const char *pick(const char *const *names, size_t count, size_t i)
+static const char *name_pick(const char *const *names, size_t count, size_t i)
 {
     return i < count && names[i] ? names[i] : "?";
 }
@@ -45,7 +45,7 @@ const char *mu_task_state_name(enum muster_task_state state)
         [MUSTER_TASK_ERROR] = "ERROR",
     };
 
-    return pick(names, sizeof names / sizeof names[0], (size_t)state);
+    return name_pick(names, sizeof names / sizeof names[0], (size_t)state);
 }
 
 const char *mu_task_event_name(enum mu_task_event event)
@@ -56,7 +56,7 @@ const char *mu_task_event_name(enum mu_task_event event)
         [MU_EVENT_CONFLICT] = "is contested",
     };
 
-    return pick(names, sizeof names / sizeof names[0], (size_t)event);
+    return name_pick(names, sizeof names / sizeof names[0], (size_t)event);
 }
 
 const char *mu_task_cause_name(enum muster_cause cause)
@@ -67,5 +67,5 @@ const char *mu_task_cause_name(enum muster_cause cause)
         [MUSTER_CAUSE_RESTARTED] = "restarted", [MUSTER_CAUSE_EXITED] = "exited",
     };
 
-    return pick(names, sizeof names / sizeof names[0], (size_t)cause);
+    return name_pick(names, sizeof names / sizeof names[0], (size_t)cause);
 }

@@ -24,7 +24,7 @@ static void fill_waiting(const struct muster_segment *seg, struct muster_task_in
 
         if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || task >= count || !i->alive)
             continue;
-        since = mu_load_acquire(&slot->wait_since); /* acquire: pairs with tell() in segment/wait.c */
+        since = mu_load_acquire(&slot->wait_since); /* acquire: pairs with wait_tell() in segment/wait.c */
         if (!since || (i->waiting_since_ns && since >= i->waiting_since_ns))
             continue;
         mu_copy_out(text, slot->wait_text, 12);
@@ -34,8 +34,8 @@ static void fill_waiting(const struct muster_segment *seg, struct muster_task_in
     }
 }
 
-static void fill(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *r, const char *text,
-                 struct muster_task_info *i)
+static void info_fill(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *r, const char *text,
+                      struct muster_task_info *i)
 {
     memset(i, 0, sizeof *i);
     i->task_id = (int32_t)task;
@@ -81,7 +81,7 @@ enum muster_status muster_task_get(struct muster *muster, int32_t task_id, struc
     if (!status)
         status = mu_cluster_task(muster->seg, (uint32_t)task_id, &r, text, &c);
     if (!status)
-        fill(muster->seg, (uint32_t)task_id, &r, text, ret_info);
+        info_fill(muster->seg, (uint32_t)task_id, &r, text, ret_info);
     if (!status)
         fill_waiting(muster->seg, ret_info, 1);
     mu_exit_read();
@@ -101,7 +101,7 @@ static enum muster_status look_at_run(const struct muster_segment *seg, uint32_t
     else
         status = mu_cluster_run(seg, first, count, records, texts, &c);
     for (uint32_t i = 0; !status && i < count; i++) {
-        fill(seg, first + i, &records[i], texts[i], &ret_infos[i]);
+        info_fill(seg, first + i, &records[i], texts[i], &ret_infos[i]);
         ret_starts[i] = records[i].start;
     }
     if (!status)
@@ -123,8 +123,8 @@ enum muster_status mu_task_run(struct muster *muster, uint32_t first, uint32_t c
     return status;
 }
 
-static enum muster_status list(const struct muster_segment *seg, struct muster_task_info *ret_infos, size_t capacity,
-                               size_t *ret_count, uint64_t *ret_version)
+static enum muster_status infos_list(const struct muster_segment *seg, struct muster_task_info *ret_infos,
+                                     size_t capacity, size_t *ret_count, uint64_t *ret_version)
 {
     uint32_t n = seg->num_tasks;
     struct mu_task_record *records = calloc(n, sizeof *records);
@@ -137,7 +137,7 @@ static enum muster_status list(const struct muster_segment *seg, struct muster_t
     else
         status = mu_cluster_all(seg, records, texts, &c);
     for (uint32_t i = 0; !status && i < n && i < capacity; i++)
-        fill(seg, i, &records[i], texts[i], &ret_infos[i]);
+        info_fill(seg, i, &records[i], texts[i], &ret_infos[i]);
     if (!status)
         fill_waiting(seg, ret_infos, n < capacity ? n : capacity);
     if (!status && ret_count)
@@ -156,7 +156,7 @@ enum muster_status muster_task_list(struct muster *muster, struct muster_task_in
 
     if (status)
         return status;
-    status = list(muster->seg, ret_infos, capacity, ret_count, ret_version);
+    status = infos_list(muster->seg, ret_infos, capacity, ret_count, ret_version);
     mu_exit_read();
     return status;
 }
@@ -188,7 +188,7 @@ enum muster_status muster_task_watch(struct muster *muster, uint64_t version, mu
     }
     mu_wait_end(&w);
     if (!status)
-        status = list(muster->seg, ret_infos, capacity, ret_count, ret_version);
+        status = infos_list(muster->seg, ret_infos, capacity, ret_count, ret_version);
     mu_exit(ctx);
     return status;
 }
