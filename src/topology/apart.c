@@ -99,7 +99,7 @@ static int ms_left(uint64_t until)
 }
 
 /* 1: `size` bytes have come. 0: the pipe is closed. -1: the time is over. */
-static int receive(int fd, char *to, size_t size, uint64_t until)
+static int pipe_receive(int fd, char *to, size_t size, uint64_t until)
 {
     size_t len = 0;
 
@@ -134,14 +134,14 @@ static int take_all(int fd, size_t record_size, unsigned limit_ms, void (*take)(
 
         if (until > end)
             until = end;
-        rc = receive(fd, (char *)&header, sizeof header, until);
+        rc = pipe_receive(fd, (char *)&header, sizeof header, until);
         if (rc < 1)
             return rc;
         if (header.magic != MAGIC || (header.size != STATUS_END && header.size != record_size))
             return -2;
         if (header.size == STATUS_END)
             return 2;
-        rc = receive(fd, record, record_size, until);
+        rc = pipe_receive(fd, record, record_size, until);
         if (rc < 1)
             return rc;
         take(record, arg);
@@ -149,7 +149,7 @@ static int take_all(int fd, size_t record_size, unsigned limit_ms, void (*take)(
 }
 
 /* How the child has ended; -1: not known. It is ended if it has not by itself. */
-static int end(pid_t child, int pidfd, int at_once)
+static int child_end(pid_t child, int pidfd, int at_once)
 {
     struct pollfd pfd = {.fd = pidfd, .events = POLLIN};
     uint64_t until = muster_after_ns(REAP_MS * 1000000ull);
@@ -201,7 +201,7 @@ int mu_apart(void (*tell)(const struct mu_apart_pipe *pipe, void *arg), void (*t
     pidfd = (int)syscall(SYS_pidfd_open, child, 0);
     rc = take_all(fds[0], record_size, limit_ms, take, arg);
     close(fds[0]);
-    status = end(child, pidfd, rc != 0);
+    status = child_end(child, pidfd, rc != 0);
     if (rc == 2)
         return 0;
     say_why(rc, status, limit_ms, ret_why, size);

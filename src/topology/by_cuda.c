@@ -55,7 +55,7 @@ struct told {
 
 /* ---- in the child ------------------------------------------------------------------------------------------------ */
 
-static void tell_words(const struct mu_apart_pipe *pipe, const char *words)
+static void cuda_tell_words(const struct mu_apart_pipe *pipe, const char *words)
 {
     struct told told = {.ordinal = -1};
 
@@ -71,7 +71,7 @@ const char *mu_cuda_path(void)
 }
 
 /* dlsym() gives an object pointer: POSIX lets it be copied so. */
-static int find(void *handle, const char *symbol, void *ret_function)
+static int cuda_find(void *handle, const char *symbol, void *ret_function)
 {
     void *address = dlsym(handle, symbol);
 
@@ -79,19 +79,19 @@ static int find(void *handle, const char *symbol, void *ret_function)
     return address != NULL;
 }
 
-static int open_library(const struct mu_apart_pipe *pipe, struct cuda *cuda)
+static int cuda_open(const struct mu_apart_pipe *pipe, struct cuda *cuda)
 {
     void *handle = dlopen(mu_cuda_path(), RTLD_NOW | RTLD_LOCAL);
     const char *reason = handle ? NULL : dlerror();
     char words[512];
 
-    if (handle && find(handle, "cuInit", &cuda->init) && find(handle, "cuDeviceGetCount", &cuda->count) &&
-        find(handle, "cuDeviceGet", &cuda->get) && find(handle, "cuDeviceGetAttribute", &cuda->attribute)) {
-        find(handle, "cuDeviceGetName", &cuda->name);
-        find(handle, "cuDeviceGetUuid", &cuda->uuid);
-        find(handle, "cuDeviceGetUuid_v2", &cuda->uuid_of_part);
-        find(handle, "cuDeviceGetPCIBusId", &cuda->pci);
-        find(handle, "cuDeviceTotalMem_v2", &cuda->memory);
+    if (handle && cuda_find(handle, "cuInit", &cuda->init) && cuda_find(handle, "cuDeviceGetCount", &cuda->count) &&
+        cuda_find(handle, "cuDeviceGet", &cuda->get) && cuda_find(handle, "cuDeviceGetAttribute", &cuda->attribute)) {
+        cuda_find(handle, "cuDeviceGetName", &cuda->name);
+        cuda_find(handle, "cuDeviceGetUuid", &cuda->uuid);
+        cuda_find(handle, "cuDeviceGetUuid_v2", &cuda->uuid_of_part);
+        cuda_find(handle, "cuDeviceGetPCIBusId", &cuda->pci);
+        cuda_find(handle, "cuDeviceTotalMem_v2", &cuda->memory);
         return 0;
     }
     if (handle)
@@ -100,7 +100,7 @@ static int open_library(const struct mu_apart_pipe *pipe, struct cuda *cuda)
         snprintf(words, sizeof words, "%s is not here", mu_cuda_path());
     else
         snprintf(words, sizeof words, "cannot be loaded: %.400s", reason ? reason : mu_cuda_path());
-    tell_words(pipe, words);
+    cuda_tell_words(pipe, words);
     return -1;
 }
 
@@ -136,7 +136,7 @@ const char *mu_cuda_words(int code, char *buffer, size_t size)
     return buffer;
 }
 
-static int attribute(const struct cuda *cuda, int device, int number)
+static int device_attribute(const struct cuda *cuda, int device, int number)
 {
     int value = 0;
 
@@ -167,10 +167,10 @@ static void tell_device(const struct mu_apart_pipe *pipe, const struct cuda *cud
 
     if (cuda->get(&device, ordinal) != CUDA_OK)
         return;
-    told.multiprocessors = attribute(cuda, device, SM_COUNT);
-    told.major_capability = attribute(cuda, device, CAPABILITY_MAJOR);
-    told.minor_capability = attribute(cuda, device, CAPABILITY_MINOR);
-    told.shared_memory_optin = (uint64_t)attribute(cuda, device, SHARED_MEMORY_OPTIN);
+    told.multiprocessors = device_attribute(cuda, device, SM_COUNT);
+    told.major_capability = device_attribute(cuda, device, CAPABILITY_MAJOR);
+    told.minor_capability = device_attribute(cuda, device, CAPABILITY_MINOR);
+    told.shared_memory_optin = (uint64_t)device_attribute(cuda, device, SHARED_MEMORY_OPTIN);
     if (cuda->memory && cuda->memory(&bytes, device) == CUDA_OK)
         told.memory_bytes = bytes;
     if (!cuda->name || cuda->name(told.name, sizeof told.name, device) != CUDA_OK)
@@ -181,7 +181,7 @@ static void tell_device(const struct mu_apart_pipe *pipe, const struct cuda *cud
     mu_apart_tell(pipe, &told);
 }
 
-static void tell(const struct mu_apart_pipe *pipe, void *arg)
+static void cuda_tell(const struct mu_apart_pipe *pipe, void *arg)
 {
     struct cuda cuda;
     char words[512];
@@ -190,13 +190,13 @@ static void tell(const struct mu_apart_pipe *pipe, void *arg)
     (void)arg;
     memset(&cuda, 0, sizeof cuda);
     setenv("CUDA_FORCE_PRELOAD_LIBRARIES", "0", 1); /* nothing will be compiled here */
-    if (open_library(pipe, &cuda))
+    if (cuda_open(pipe, &cuda))
         return;
     rc = cuda.init(0);
     if (rc == CUDA_OK)
         rc = cuda.count(&count);
     if (rc != CUDA_OK) {
-        tell_words(pipe, mu_cuda_words(rc, words, sizeof words));
+        cuda_tell_words(pipe, mu_cuda_words(rc, words, sizeof words));
         return;
     }
     for (int i = 0; i < count && i < DEVICES_MAX; i++)
@@ -206,7 +206,7 @@ static void tell(const struct mu_apart_pipe *pipe, void *arg)
 /* ---- in the caller ----------------------------------------------------------------------------------------------- */
 
 /* By its UUID, of a part too; else the GPU at its address; else a new one. */
-static struct muster_device *device_of(struct muster_topology *node, const struct told *told)
+static struct muster_device *cuda_device_of(struct muster_topology *node, const struct told *told)
 {
     struct muster_device *device = NULL;
     struct mu_pci pci;
@@ -233,7 +233,7 @@ static void make_printable(char *text, size_t size)
             *text = '?';
 }
 
-static void take(const void *record, void *arg)
+static void cuda_take(const void *record, void *arg)
 {
     struct muster_topology *node = arg;
     struct told told = *(const struct told *)record;
@@ -247,7 +247,7 @@ static void take(const void *record, void *arg)
         mu_node_note(node, "CUDA: %s", told.words);
         return;
     }
-    device = device_of(node, &told);
+    device = cuda_device_of(node, &told);
     if (!device)
         return;
     device->sources |= MUSTER_SOURCE_CUDA;
@@ -273,6 +273,6 @@ void mu_provider_cuda(struct muster_topology *node, const struct mu_look *look)
 {
     char why[256];
 
-    if (look->source->ask_cuda && mu_apart(tell, take, node, sizeof(struct told), LIMIT_MS, why, sizeof why))
+    if (look->source->ask_cuda && mu_apart(cuda_tell, cuda_take, node, sizeof(struct told), LIMIT_MS, why, sizeof why))
         mu_node_note(node, "CUDA: %s", why);
 }

@@ -22,13 +22,13 @@ static unsigned num_objects(const struct mu_tree *tree, hwloc_obj_type_t type)
                : tree->library->hwloc_get_nbobjs_by_depth(tree->root, depth);
 }
 
-static hwloc_obj_t object(const struct mu_tree *tree, hwloc_obj_type_t type, unsigned index)
+static hwloc_obj_t object_of(const struct mu_tree *tree, hwloc_obj_type_t type, unsigned index)
 {
     return tree->library->hwloc_get_obj_by_depth(tree->root, tree->library->hwloc_get_type_depth(tree->root, type),
                                                  index);
 }
 
-static const char *info(hwloc_obj_t object, const char *name)
+static const char *info_of(hwloc_obj_t object, const char *name)
 {
     for (unsigned i = 0; i < object->infos_count; i++)
         if (strcmp(object->infos[i].name, name) == 0)
@@ -38,7 +38,7 @@ static const char *info(hwloc_obj_t object, const char *name)
 
 static uint64_t info_number(hwloc_obj_t object, const char *name)
 {
-    const char *value = info(object, name);
+    const char *value = info_of(object, name);
 
     return value ? strtoull(value, NULL, 10) : 0;
 }
@@ -68,10 +68,10 @@ const char *mu_tree_list(const struct mu_tree *tree, hwloc_const_bitmap_t set)
 /* ---- packages and memory ----------------------------------------------------------------------------------------- */
 
 /* The package around all of the set. -1: there is none. */
-static int32_t package_of(const struct mu_tree *tree, hwloc_const_bitmap_t set)
+static int32_t hwloc_package_of(const struct mu_tree *tree, hwloc_const_bitmap_t set)
 {
     for (unsigned i = 0; !is_empty(tree, set) && i < num_objects(tree, HWLOC_OBJ_PACKAGE); i++)
-        if (tree->library->hwloc_bitmap_isincluded(set, object(tree, HWLOC_OBJ_PACKAGE, i)->cpuset))
+        if (tree->library->hwloc_bitmap_isincluded(set, object_of(tree, HWLOC_OBJ_PACKAGE, i)->cpuset))
             return (int32_t)i;
     return -1;
 }
@@ -82,16 +82,16 @@ static int has_no_processors(const char *kind)
     return strcmp(kind, "GPUMemory") == 0 || strncmp(kind, "CXL", 3) == 0;
 }
 
-static void add_memory(const struct mu_tree *tree)
+static void hwloc_add_memory(const struct mu_tree *tree)
 {
     for (unsigned i = 0; i < num_objects(tree, HWLOC_OBJ_NUMANODE); i++) {
-        hwloc_obj_t memory = object(tree, HWLOC_OBJ_NUMANODE, i);
+        hwloc_obj_t memory = object_of(tree, HWLOC_OBJ_NUMANODE, i);
         struct muster_numa *numa =
             mu_node_add_numa(tree->node, memory->os_index <= INT32_MAX ? (int32_t)memory->os_index : -1);
 
         if (!numa)
             return;
-        numa->package = package_of(tree, memory->cpuset);
+        numa->package = hwloc_package_of(tree, memory->cpuset);
         numa->memory_bytes = memory->attr->numanode.local_memory;
         if (memory->subtype)
             numa->kind = mu_node_text(tree->node, "%s", memory->subtype);
@@ -101,7 +101,7 @@ static void add_memory(const struct mu_tree *tree)
 }
 
 /* The only node there that has processors, or, with fast memory beside the common, the only common one. */
-static int32_t numa_of(const struct mu_tree *tree, hwloc_const_bitmap_t nodes)
+static int32_t hwloc_numa_of(const struct mu_tree *tree, hwloc_const_bitmap_t nodes)
 {
     int32_t found = -1;
 
@@ -119,39 +119,39 @@ static int32_t numa_of(const struct mu_tree *tree, hwloc_const_bitmap_t nodes)
 }
 
 /* `around`: a package, or, where hwloc knows none, the machine. */
-static void add_package(const struct mu_tree *tree, hwloc_obj_t around, int32_t number)
+static void hwloc_add_package(const struct mu_tree *tree, hwloc_obj_t around, int32_t number)
 {
     struct mu_package *package = mu_node_add_package(tree->node);
-    const char *name = info(around, "CPUModel"), *vendor = info(around, "CPUVendor");
+    const char *name = info_of(around, "CPUModel"), *vendor = info_of(around, "CPUVendor");
 
     if (!package)
         return;
     package->number = number;
-    package->numa_node = numa_of(tree, around->nodeset);
+    package->numa_node = hwloc_numa_of(tree, around->nodeset);
     package->sources = MUSTER_SOURCE_HWLOC;
     package->cpus = mu_tree_list(tree, around->cpuset);
     package->name = name ? mu_node_text(tree->node, "%s", name) : "";
     package->vendor = vendor ? mu_node_text(tree->node, "%s", vendor) : "";
     for (unsigned i = 0; i < num_objects(tree, HWLOC_OBJ_CORE); i++)
-        if (tree->library->hwloc_bitmap_isincluded(object(tree, HWLOC_OBJ_CORE, i)->cpuset, around->cpuset))
+        if (tree->library->hwloc_bitmap_isincluded(object_of(tree, HWLOC_OBJ_CORE, i)->cpuset, around->cpuset))
             package->core_count++;
     package->memory_bytes = around->total_memory;
 }
 
-static void add_packages(const struct mu_tree *tree)
+static void hwloc_add_packages(const struct mu_tree *tree)
 {
     unsigned count = num_objects(tree, HWLOC_OBJ_PACKAGE);
 
     for (unsigned i = 0; i < count; i++)
-        add_package(tree, object(tree, HWLOC_OBJ_PACKAGE, i), (int32_t)i);
+        hwloc_add_package(tree, object_of(tree, HWLOC_OBJ_PACKAGE, i), (int32_t)i);
     if (count == 0)
-        add_package(tree, tree->library->hwloc_get_obj_by_depth(tree->root, 0, 0), -1);
+        hwloc_add_package(tree, tree->library->hwloc_get_obj_by_depth(tree->root, 0, 0), -1);
 }
 
 /* ---- accelerators ------------------------------------------------------------------------------------------------ */
 
 /* The way from the host bridge, in the words of sysfs. */
-static const char *path_of(const struct mu_tree *tree, hwloc_obj_t object)
+static const char *hwloc_path_of(const struct mu_tree *tree, hwloc_obj_t object)
 {
     const struct hwloc_pcidev_attr_s *pci = &object->attr->pcidev;
     const char *path = mu_node_text(tree->node, "%04x:%02x:%02x.%x", pci->domain, pci->bus, pci->dev, pci->func);
@@ -183,18 +183,18 @@ static void read_driver(const struct mu_tree *tree, struct muster_device *device
 
     for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
         for (hwloc_obj_t os = gpu->io_first_child; os; os = os->next_sibling) {
-            const char *backend = info(os, "Backend"), *text;
+            const char *backend = info_of(os, "Backend"), *text;
             uint64_t number;
 
             if (os->type != HWLOC_OBJ_OS_DEVICE || !backend || strcmp(backend, backends[i]) != 0)
                 continue;
-            if ((text = info(os, "GPUModel")))
+            if ((text = info_of(os, "GPUModel")))
                 device->name = mu_node_text(tree->node, "%s", text);
-            if ((text = info(os, "NVIDIAUUID")))
+            if ((text = info_of(os, "NVIDIAUUID")))
                 device->uuid = mu_node_text(tree->node, "%s", text);
-            if ((text = info(os, "AMDUUID")))
+            if ((text = info_of(os, "AMDUUID")))
                 device->uuid = mu_node_text(tree->node, "GPU-%016llx", strtoull(text, NULL, 16));
-            if ((text = info(os, "NVIDIASerial")) || (text = info(os, "AMDSerial")))
+            if ((text = info_of(os, "NVIDIASerial")) || (text = info_of(os, "AMDSerial")))
                 device->serial = mu_node_text(tree->node, "%s", text);
             if ((number = info_number(os, "OpenCLGlobalMemorySize")) || (number = info_number(os, "RSMIVRAMSize")) ||
                 (number = info_number(os, "CUDAGlobalMemorySize")))
@@ -208,7 +208,8 @@ static void read_driver(const struct mu_tree *tree, struct muster_device *device
 static int is_served(hwloc_obj_t gpu)
 {
     for (hwloc_obj_t os = gpu->io_first_child; os; os = os->next_sibling)
-        if (os->type == HWLOC_OBJ_OS_DEVICE && (os->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC || info(os, "GPUModel")))
+        if (os->type == HWLOC_OBJ_OS_DEVICE &&
+            (os->attr->osdev.type == HWLOC_OBJ_OSDEV_COPROC || info_of(os, "GPUModel")))
             return 1;
     return 0;
 }
@@ -217,7 +218,7 @@ static void add_gpu(const struct mu_tree *tree, hwloc_obj_t gpu, const struct mu
 {
     struct muster_device *device = mu_node_add_device(tree->node, MUSTER_DEVICE_GPU, pci);
     hwloc_obj_t around = processors_above(gpu);
-    const char *name = info(gpu, "PCIDevice");
+    const char *name = info_of(gpu, "PCIDevice");
 
     if (!device)
         return;
@@ -227,10 +228,10 @@ static void add_gpu(const struct mu_tree *tree, hwloc_obj_t gpu, const struct mu
     device->pci_device = gpu->attr->pcidev.device_id;
     device->vendor = mu_pci_vendor(device->pci_vendor);
     device->name = name ? mu_node_text(tree->node, "%s", name) : "";
-    tree->node->wheres[mu_node_index(tree->node, device)].path = path_of(tree, gpu);
+    tree->node->wheres[mu_node_index(tree->node, device)].path = hwloc_path_of(tree, gpu);
     if (around) {
-        device->numa_node = numa_of(tree, around->nodeset);
-        device->package = package_of(tree, around->cpuset);
+        device->numa_node = hwloc_numa_of(tree, around->nodeset);
+        device->package = hwloc_package_of(tree, around->cpuset);
         device->cpus = mu_tree_list(tree, around->cpuset);
     }
     read_driver(tree, device, gpu);
@@ -251,7 +252,7 @@ enum mu_pci_kind mu_tree_pci(hwloc_obj_t object, struct mu_pci *ret_pci)
 static void add_gpus(const struct mu_tree *tree)
 {
     for (unsigned i = 0; i < num_objects(tree, HWLOC_OBJ_PCI_DEVICE); i++) {
-        hwloc_obj_t device = object(tree, HWLOC_OBJ_PCI_DEVICE, i);
+        hwloc_obj_t device = object_of(tree, HWLOC_OBJ_PCI_DEVICE, i);
         struct mu_pci pci;
 
         if (mu_tree_pci(device, &pci) == MU_PCI_ACCELERATOR && !mu_node_find_device(tree->node, &pci))
@@ -262,11 +263,11 @@ static void add_gpus(const struct mu_tree *tree)
 /* ---- the provider ------------------------------------------------------------------------------------------------ */
 
 /* A tree of another machine: what files and drivers tell here is not of it. */
-static void recognize(const struct mu_tree *tree, const struct mu_look *look)
+static void tree_recognize(const struct mu_tree *tree, const struct mu_look *look)
 {
     hwloc_obj_t machine = tree->library->hwloc_get_obj_by_depth(tree->root, 0, 0);
     struct muster_topology *node = tree->node;
-    const char *host = info(machine, "HostName"), *foreign = mu_hwloc_foreign();
+    const char *host = info_of(machine, "HostName"), *foreign = mu_hwloc_foreign();
 
     if (tree->library->hwloc_topology_is_thissystem(tree->root))
         return;
@@ -296,9 +297,9 @@ void mu_provider_hwloc(struct muster_topology *node, const struct mu_look *look)
         if (status != MUSTER_OK)
             return;
     }
-    recognize(&tree, look);
-    add_memory(&tree);
-    add_packages(&tree);
+    tree_recognize(&tree, look);
+    hwloc_add_memory(&tree);
+    hwloc_add_packages(&tree);
     add_gpus(&tree);
     mu_tree_wires(&tree);
     mu_tree_shape(&tree);

@@ -41,7 +41,7 @@ static uint32_t count_lanes(const struct muster_device *gpu, uint64_t bandwidth,
 }
 
 /* Where an object of the matrix lies: a device, a switch, or elsewhere. */
-static int32_t end_of(const struct mu_tree *tree, hwloc_obj_t object)
+static int32_t matrix_end_of(const struct mu_tree *tree, hwloc_obj_t object)
 {
     const struct muster_device *device;
     struct mu_pci pci;
@@ -72,12 +72,12 @@ static void add_wire(const struct mu_tree *tree, enum muster_link_level level, i
 static void read_row(const struct mu_tree *tree, enum muster_link_level level, const struct hwloc_distances_s *matrix,
                      unsigned row)
 {
-    int32_t from = end_of(tree, matrix->objs[row]);
+    int32_t from = matrix_end_of(tree, matrix->objs[row]);
     uint64_t to_switches = 0;
 
     for (unsigned i = 0; from >= 0 && i < matrix->nbobjs; i++) {
         uint64_t bandwidth = matrix->values[(size_t)row * matrix->nbobjs + i];
-        int32_t to = i == row ? from : end_of(tree, matrix->objs[i]);
+        int32_t to = i == row ? from : matrix_end_of(tree, matrix->objs[i]);
 
         if (to == MU_WIRE_SWITCH)
             to_switches += bandwidth;

@@ -30,7 +30,7 @@ struct kfd {
 };
 
 /* 0 where it is not told. */
-static uint64_t property(const char *text, const char *key)
+static uint64_t kfd_property(const char *text, const char *key)
 {
     char value[64];
 
@@ -45,23 +45,23 @@ static int read_node(struct muster_topology *node, int number, struct kfd *ret_k
     char text[MU_FILE_MAX];
     uint64_t location;
 
-    if (mu_file_read(node, text, sizeof text, NODES "/%d/properties", number) <= 0 || !property(text, "simd_count"))
+    if (mu_file_read(node, text, sizeof text, NODES "/%d/properties", number) <= 0 || !kfd_property(text, "simd_count"))
         return -1;
-    location = property(text, "location_id");
+    location = kfd_property(text, "location_id");
     *ret_kfd = (struct kfd){
         .number = number,
-        .pci = {.domain = (uint32_t)property(text, "domain"),
+        .pci = {.domain = (uint32_t)kfd_property(text, "domain"),
                 .bus = (uint8_t)(location >> 8),
                 .device = location >> 3 & 31,
                 .function = location & 7},
         .partition = (int32_t)(location >> 28 & 15),
         .gpu = -1,
         .device = -1,
-        .unique_id = property(text, "unique_id"),
-        .simds = property(text, "simd_count"),
-        .simds_per_unit = property(text, "simd_per_cu"),
-        .gfx = property(text, "gfx_target_version"),
-        .minor = property(text, "drm_render_minor"),
+        .unique_id = kfd_property(text, "unique_id"),
+        .simds = kfd_property(text, "simd_count"),
+        .simds_per_unit = kfd_property(text, "simd_per_cu"),
+        .gfx = kfd_property(text, "gfx_target_version"),
+        .minor = kfd_property(text, "drm_render_minor"),
     };
     return 0;
 }
@@ -115,14 +115,14 @@ static uint64_t read_memory(struct muster_topology *node, int number)
 
         if (mu_file_read(node, text, sizeof text, NODES "/%d/mem_banks/%d/properties", number, bank) <= 0)
             break;
-        heap = property(text, "heap_type");
+        heap = kfd_property(text, "heap_type");
         if (heap == HEAP_PUBLIC || heap == HEAP_PRIVATE)
-            bytes += property(text, "size_in_bytes");
+            bytes += kfd_property(text, "size_in_bytes");
     }
     return bytes;
 }
 
-static void fill(struct muster_topology *node, const struct kfd *kfd)
+static void kfd_fill(struct muster_topology *node, const struct kfd *kfd)
 {
     struct muster_device *device = &node->devices[kfd->device];
     uint64_t bytes;
@@ -145,7 +145,7 @@ static void fill(struct muster_topology *node, const struct kfd *kfd)
 }
 
 /* Several nodes at one device are parts of it. */
-static void split(struct muster_topology *node, struct kfd *kfds, size_t count, size_t which)
+static void device_split(struct muster_topology *node, struct kfd *kfds, size_t count, size_t which)
 {
     struct kfd *kfd = &kfds[which];
     struct muster_device *part;
@@ -187,13 +187,13 @@ static void read_links(struct muster_topology *node, const struct kfd *kfds, siz
 
         if (mu_file_read(node, text, sizeof text, NODES "/%d/io_links/%d/properties", from->number, link) <= 0)
             break;
-        if (property(text, "type") != TYPE_XGMI)
+        if (kfd_property(text, "type") != TYPE_XGMI)
             continue;
-        to = property(text, "node_to");
+        to = kfd_property(text, "node_to");
         for (size_t i = 0; i < count; i++)
             if ((uint64_t)kfds[i].number == to && kfds[i].gpu >= 0)
                 wire.to = kfds[i].gpu;
-        wire.bandwidth_mbs = property(text, "max_bandwidth");
+        wire.bandwidth_mbs = kfd_property(text, "max_bandwidth");
         if (wire.to != wire.from)
             mu_node_add_wire(node, &wire);
     }
@@ -216,10 +216,10 @@ static void read_all(struct muster_topology *node, struct kfd *kfds)
             find_gpu(node, &kfds[count++]);
     for (size_t i = 0; i < count; i++)
         if (kfds[i].gpu >= 0)
-            split(node, kfds, count, i);
+            device_split(node, kfds, count, i);
     for (size_t i = 0; i < count; i++)
         if (kfds[i].gpu >= 0) {
-            fill(node, &kfds[i]);
+            kfd_fill(node, &kfds[i]);
             read_links(node, kfds, count, &kfds[i]);
         }
 }

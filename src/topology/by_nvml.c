@@ -47,7 +47,7 @@ struct answers {
 
 /* ---- in the child ------------------------------------------------------------------------------------------------ */
 
-static void tell_words(const struct mu_apart_pipe *pipe, uint32_t gpu, const char *words)
+static void nvml_tell_words(const struct mu_apart_pipe *pipe, uint32_t gpu, const char *words)
 {
     struct told told = {.is_device = 0};
 
@@ -68,7 +68,7 @@ static void tell_gpu(const struct mu_apart_pipe *pipe, const struct mu_nvml *nvm
     told.is_device = 1;
     mu_nvml_gpu(nvml, index, &told.u.device, &handle);
     if (told.u.device.refused) {
-        tell_words(pipe, index, mu_nvml_words(nvml, told.u.device.refused));
+        nvml_tell_words(pipe, index, mu_nvml_words(nvml, told.u.device.refused));
         return;
     }
     mu_apart_tell(pipe, &told);
@@ -79,7 +79,7 @@ static void tell_gpu(const struct mu_apart_pipe *pipe, const struct mu_nvml *nvm
     }
 }
 
-static void tell(const struct mu_apart_pipe *pipe, void *arg)
+static void nvml_tell(const struct mu_apart_pipe *pipe, void *arg)
 {
     const struct answers *answers = arg;
     struct mu_nvml nvml;
@@ -87,18 +87,18 @@ static void tell(const struct mu_apart_pipe *pipe, void *arg)
     uint32_t count;
 
     if (mu_nvml_open(answers->library, &nvml, why, sizeof why)) {
-        tell_words(pipe, UINT32_MAX, why);
+        nvml_tell_words(pipe, UINT32_MAX, why);
         return;
     }
     if (mu_nvml_count(&nvml, &count))
-        tell_words(pipe, UINT32_MAX, "it does not tell how many GPUs there are");
+        nvml_tell_words(pipe, UINT32_MAX, "it does not tell how many GPUs there are");
     for (uint32_t i = 0; i < count; i++)
         tell_gpu(pipe, &nvml, i);
 }
 
 /* ---- in the caller ----------------------------------------------------------------------------------------------- */
 
-static void terminate(char *text, size_t size)
+static void text_terminate(char *text, size_t size)
 {
     text[size - 1] = '\0';
 }
@@ -109,22 +109,22 @@ static void make_sound(struct told *told)
     struct mu_nvml_device *device = &told->u.device;
 
     if (!told->is_device) {
-        terminate(told->u.words, sizeof told->u.words);
+        text_terminate(told->u.words, sizeof told->u.words);
         return;
     }
-    terminate(device->pci, sizeof device->pci);
-    terminate(device->name, sizeof device->name);
-    terminate(device->uuid, sizeof device->uuid);
-    terminate(device->serial, sizeof device->serial);
-    terminate(device->profile, sizeof device->profile);
-    terminate(device->fabric, sizeof device->fabric);
+    text_terminate(device->pci, sizeof device->pci);
+    text_terminate(device->name, sizeof device->name);
+    text_terminate(device->uuid, sizeof device->uuid);
+    text_terminate(device->serial, sizeof device->serial);
+    text_terminate(device->profile, sizeof device->profile);
+    text_terminate(device->fabric, sizeof device->fabric);
     if (device->num_wires > MU_NVML_WIRES_MAX)
         device->num_wires = MU_NVML_WIRES_MAX;
     for (uint32_t i = 0; i < device->num_wires; i++)
-        terminate(device->wires[i].pci, sizeof device->wires[i].pci);
+        text_terminate(device->wires[i].pci, sizeof device->wires[i].pci);
 }
 
-static void take(const void *record, void *arg)
+static void nvml_take(const void *record, void *arg)
 {
     struct answers *answers = arg;
     struct told *more =
@@ -140,12 +140,12 @@ static void take(const void *record, void *arg)
 }
 
 /* What went wrong becomes the last answer. */
-static void ask(struct answers *answers)
+static void nvml_ask(struct answers *answers)
 {
     struct told silence = {.is_device = 0};
 
-    if (mu_apart(tell, take, answers, sizeof(struct told), LIMIT_MS, silence.u.words, sizeof silence.u.words))
-        take(&silence, answers);
+    if (mu_apart(nvml_tell, nvml_take, answers, sizeof(struct told), LIMIT_MS, silence.u.words, sizeof silence.u.words))
+        nvml_take(&silence, answers);
 }
 
 static void set_text(struct muster_topology *node, const char **to, const char *text)
@@ -171,7 +171,8 @@ static void set_cpus(struct muster_topology *node, struct muster_device *device,
 }
 
 /* The device that NVML tells of; NULL: there is no room. */
-static struct muster_device *device_of(struct muster_topology *node, const struct mu_nvml_device *told, int32_t gpu)
+static struct muster_device *nvml_device_of(struct muster_topology *node, const struct mu_nvml_device *told,
+                                            int32_t gpu)
 {
     const char *address = told->is_part ? node->devices[gpu].pci : told->pci;
     struct muster_device *device;
@@ -225,9 +226,9 @@ static void set_part(struct muster_device *device, const struct muster_device *g
 }
 
 /* The index of what has become of it; -1: nothing. */
-static int32_t merge(struct muster_topology *node, const struct mu_nvml_device *told, int32_t gpu)
+static int32_t nvml_merge(struct muster_topology *node, const struct mu_nvml_device *told, int32_t gpu)
 {
-    struct muster_device *device = device_of(node, told, gpu);
+    struct muster_device *device = nvml_device_of(node, told, gpu);
 
     if (!device)
         return -1;
@@ -270,7 +271,7 @@ static int is_no_switch(const struct muster_topology *node, const char *pci)
  * Where it leads. A GPU that is not among ours is another container's; what is not told is, as a rule, a switch:
  * drivers hide those, or give them an address that nobody has.
  */
-static int32_t end_of(struct muster_topology *node, const struct mu_nvml_wire *wire)
+static int32_t wire_end_of(struct muster_topology *node, const struct mu_nvml_wire *wire)
 {
     const struct muster_device *far = NULL;
     struct mu_pci pci;
@@ -290,7 +291,7 @@ static void add_wires(struct muster_topology *node, const struct mu_nvml_device 
 {
     for (uint32_t i = 0; i < told->num_wires; i++) {
         struct mu_wire wire = {.from = from,
-                               .to = end_of(node, &told->wires[i]),
+                               .to = wire_end_of(node, &told->wires[i]),
                                .level = MUSTER_LINK_NVLINK,
                                .lanes = told->wires[i].lanes,
                                .bandwidth_mbs = told->wires[i].bandwidth_mbs};
@@ -312,7 +313,7 @@ static void merge_all(struct muster_topology *node, const struct answers *answer
         if (!told->is_device)
             mu_node_note(node, "NVML: %s", told->u.words);
         else if (gpu >= 0 || !told->u.device.is_part)
-            places[i] = merge(node, &told->u.device, gpu);
+            places[i] = nvml_merge(node, &told->u.device, gpu);
         if (told->is_device && !told->u.device.is_part)
             gpu = places[i];
     }
@@ -342,7 +343,7 @@ static char *write_down(const struct answers *answers)
     return NULL;
 }
 
-static int digit(char c)
+static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
@@ -358,7 +359,7 @@ static int read_back(const char *text, struct answers *answers)
         return -1;
     for (text += len; *text; text += 2 * sizeof told) {
         for (size_t i = 0; i < sizeof told; i++) {
-            int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+            int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
 
             if (high < 0 || low < 0) {
                 answers->count = 0;
@@ -366,7 +367,7 @@ static int read_back(const char *text, struct answers *answers)
             }
             ((unsigned char *)&told)[i] = (unsigned char)(high << 4 | low);
         }
-        take(&told, answers);
+        nvml_take(&told, answers);
     }
     return 0;
 }
@@ -377,7 +378,7 @@ static hwloc_obj_t root_of(const struct mu_hwloc *hwloc, hwloc_topology_t tree)
 }
 
 /* 0: the tree has told. */
-static int recall(const struct mu_hwloc *hwloc, hwloc_topology_t tree, struct answers *answers)
+static int answers_recall(const struct mu_hwloc *hwloc, hwloc_topology_t tree, struct answers *answers)
 {
     hwloc_obj_t root = hwloc && tree ? root_of(hwloc, tree) : NULL;
 
@@ -415,7 +416,7 @@ void mu_nvml_keep(const struct mu_hwloc *hwloc, hwloc_topology_t tree)
 
     if (!may_be_here())
         return;
-    ask(&answers);
+    nvml_ask(&answers);
     text = answers.failed ? NULL : write_down(&answers);
     if (text)
         hwloc->hwloc_obj_add_info(root_of(hwloc, tree), INFO, text);
@@ -429,8 +430,8 @@ void mu_provider_nvml(struct muster_topology *node, const struct mu_look *look)
 
     if (!is_worth_it(node, look->source))
         return;
-    if (look->source->nvml || recall(node->library, look->tree, &answers))
-        ask(&answers);
+    if (look->source->nvml || answers_recall(node->library, look->tree, &answers))
+        nvml_ask(&answers);
     merge_all(node, &answers);
     free(answers.told);
 }

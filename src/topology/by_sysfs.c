@@ -21,7 +21,7 @@ enum {
 /* ---- the PCI bus ------------------------------------------------------------------------------------------------- */
 
 /* The way from the host bridge ("pci0000:17/0000:17:00.0/..."); the device's folder is a link to it. */
-static const char *path_of(struct muster_topology *node, const char *name)
+static const char *sysfs_path_of(struct muster_topology *node, const char *name)
 {
     char link[128], *real;
     const char *way = "";
@@ -68,7 +68,7 @@ static uint32_t read_id(struct muster_topology *node, const char *name, const ch
 void mu_sysfs_describe(struct muster_topology *node, int32_t index)
 {
     struct muster_device *device = &node->devices[index];
-    const char *path = path_of(node, device->pci);
+    const char *path = sysfs_path_of(node, device->pci);
     uint32_t vendor = read_id(node, device->pci, "vendor");
     char cpus[MU_FILE_MAX];
     int64_t numa;

@@ -68,7 +68,7 @@ static int is_first_thread(struct muster_topology *node, size_t cpu)
 }
 
 /* The processors of one package, taken out of `left`. */
-static void add_package(struct muster_topology *node, int64_t id, cpu_set_t *left, cpu_set_t *own)
+static void sysfs_add_package(struct muster_topology *node, int64_t id, cpu_set_t *left, cpu_set_t *own)
 {
     struct mu_package *package = mu_node_add_package(node);
     int64_t other;
@@ -94,7 +94,7 @@ static void add_package(struct muster_topology *node, int64_t id, cpu_set_t *lef
     read_model(node, package);
 }
 
-static void add_packages(struct muster_topology *node, cpu_set_t *left, cpu_set_t *own)
+static void sysfs_add_packages(struct muster_topology *node, cpu_set_t *left, cpu_set_t *own)
 {
     cpu_set_t *allowed;
     size_t size;
@@ -108,7 +108,7 @@ static void add_packages(struct muster_topology *node, cpu_set_t *left, cpu_set_
         if (CPU_ISSET_S(cpu, SET, left)) {
             if (mu_file_number(node, &id, CPU "/cpu%zu/topology/physical_package_id", cpu) || id < 0)
                 id = -1;
-            add_package(node, id, left, own);
+            sysfs_add_package(node, id, left, own);
             CPU_CLR_S(cpu, SET, left);
         }
 }
@@ -116,7 +116,7 @@ static void add_packages(struct muster_topology *node, cpu_set_t *left, cpu_set_
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /* The package around all of them; -1: none. */
-static int32_t package_of(struct muster_topology *node, const cpu_set_t *cpus, cpu_set_t *spare)
+static int32_t sysfs_package_of(struct muster_topology *node, const cpu_set_t *cpus, cpu_set_t *spare)
 {
     for (size_t i = 0; i < node->num_packages; i++) {
         CPU_ZERO_S(SET, spare);
@@ -146,7 +146,7 @@ static void give_to_package(struct muster_topology *node, const struct muster_nu
     }
 }
 
-static void add_memory(struct muster_topology *node, size_t number, cpu_set_t *cpus, cpu_set_t *spare)
+static void sysfs_add_memory(struct muster_topology *node, size_t number, cpu_set_t *cpus, cpu_set_t *spare)
 {
     char path[64], text[MU_FILE_MAX], key[64], value[64];
     struct muster_numa *numa = mu_node_add_numa(node, (int32_t)number);
@@ -156,7 +156,7 @@ static void add_memory(struct muster_topology *node, size_t number, cpu_set_t *c
     snprintf(path, sizeof path, NODE "/node%zu/cpulist", number);
     read_list(node, cpus, path);
     numa->cpus = list_of(node, cpus);
-    numa->package = package_of(node, cpus, spare);
+    numa->package = sysfs_package_of(node, cpus, spare);
     snprintf(key, sizeof key, "Node %zu MemTotal", number);
     mu_file_read(node, text, sizeof text, NODE "/node%zu/meminfo", number);
     if (mu_file_value(text, key, ":", value, sizeof value))
@@ -171,11 +171,11 @@ void mu_sysfs_machine(struct muster_topology *node)
     if (!one || !other || !nodes)
         node->failed = 1;
     if (!node->failed && node->num_packages == 0)
-        add_packages(node, one, other);
+        sysfs_add_packages(node, one, other);
     if (!node->failed && node->num_numas == 0 && read_list(node, nodes, NODE "/online") == 0)
         for (size_t i = 0; i < NODES_MAX; i++)
             if (CPU_ISSET_S(i, SET, nodes))
-                add_memory(node, i, one, other);
+                sysfs_add_memory(node, i, one, other);
     CPU_FREE(one);
     CPU_FREE(other);
     CPU_FREE(nodes);

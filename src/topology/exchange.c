@@ -111,7 +111,7 @@ static enum mu_verdict put_local(struct mu_edit *e)
     return mu_giving_judge(e->arg, e->version, e->old, e->old_len, &e->status);
 }
 
-static enum muster_status give(struct mu_exchange *x)
+static enum muster_status local_give(struct mu_exchange *x)
 {
     struct mu_table t = mu_table_kv(x->seg);
     struct mu_edit e = {.arg = x, .value = x->given, .len = x->given_size};
@@ -178,8 +178,8 @@ static enum muster_status read_locals(struct mu_exchange *x, struct mu_givens *l
 }
 
 /* The global topology of what was read. */
-static enum muster_status number(const struct mu_exchange *x, const struct mu_givens *l, void **ret_bytes,
-                                 size_t *ret_size)
+static enum muster_status outcome_number(const struct mu_exchange *x, const struct mu_givens *l, void **ret_bytes,
+                                         size_t *ret_size)
 {
     const struct local_head *first = l->values[0];
 
@@ -208,7 +208,7 @@ enum muster_status mu_giving_compose(const struct mu_exchange *x, const struct m
     char sentence[1024];
     void *bytes = NULL;
     size_t size = 0;
-    enum muster_status status = number(x, l, &bytes, &size);
+    enum muster_status status = outcome_number(x, l, &bytes, &size);
     struct outcome_head head = {status, l->count};
     uint8_t *value;
 
@@ -236,7 +236,7 @@ enum muster_status mu_giving_compose(const struct mu_exchange *x, const struct m
  * All have given: make the outcome. What is wrong with the locals is told to everybody; that we have no memory is our
  * own affair, and another may succeed.
  */
-static enum muster_status settle(struct mu_exchange *x)
+static enum muster_status exchange_settle(struct mu_exchange *x)
 {
     struct mu_table t = mu_table_kv(x->seg);
     struct mu_edit e = {0};
@@ -379,9 +379,9 @@ static enum muster_status wait_for_outcome(struct mu_exchange *x, muster_deadlin
         if (failure)
             continue; /* whoever left or died may have had the outcome: look once more whether it is there by now */
         if (all_have_given(x))
-            status = settle(x);
+            status = exchange_settle(x);
         else if (!is_there(x, &x->own))
-            status = give(x); /* somebody has deleted it */
+            status = local_give(x); /* somebody has deleted it */
         else
             status = mu_wait_on(&w, mu_table_bucket(&t, &x->global), f.word);
         if (status)
@@ -433,7 +433,7 @@ enum muster_status mu_topology_exchange(struct muster *m, int32_t task_id, uint6
         status = take_local(&x, incarnation, form, local, local_size);
     far = mu_is_follower(x.seg);
     if (!status && !far)
-        status = give(&x);
+        status = local_give(&x);
     if (!status && !far)
         status = wait_for_outcome(&x, deadline, ret_global, ret_size);
     mu_exit(x.ctx);

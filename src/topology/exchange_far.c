@@ -26,7 +26,7 @@ static void key_of(const struct mu_key *k, char key[MUSTER_KEY_MAX + 1])
 }
 
 /* Put ours, or find that it is there. Most often nothing is: that is tried first, with one call for three. */
-static enum muster_status give(struct muster *m, struct mu_exchange *x, const char *own, const char *global)
+static enum muster_status remote_give(struct muster *m, struct mu_exchange *x, const char *own, const char *global)
 {
     enum muster_status first = muster_kv_compare_and_set(m, own, MUSTER_NTS, 0, x->given, x->given_size, &x->version);
 
@@ -83,7 +83,7 @@ static uint32_t sort_locals(const struct muster_kv_list *list, size_t prefix, st
 }
 
 /* Whether it is for this task to make the outcome: *turn moves on when it is another's. */
-static enum muster_status take_turn(struct muster *m, const char *global, uint32_t *turn, bool *ret_ours)
+static enum muster_status maker_take_turn(struct muster *m, const char *global, uint32_t *turn, bool *ret_ours)
 {
     char key[MUSTER_KEY_MAX + 32];
     enum muster_status status;
@@ -96,8 +96,8 @@ static enum muster_status take_turn(struct muster *m, const char *global, uint32
 }
 
 /* If all have given, and nobody else does it: make the outcome, and insert it. */
-static enum muster_status settle(struct muster *m, struct mu_exchange *x, const char *own, const char *global,
-                                 uint32_t *turn)
+static enum muster_status remote_settle(struct muster *m, struct mu_exchange *x, const char *own, const char *global,
+                                        uint32_t *turn)
 {
     struct muster_kv_list *list;
     struct mu_givens l = {0};
@@ -110,7 +110,7 @@ static enum muster_status settle(struct muster *m, struct mu_exchange *x, const 
     memcpy(directory, own, prefix);
     status = muster_kv_count(m, directory, prefix, &count);
     if (!status && count >= x->seg->num_tasks)
-        status = take_turn(m, global, turn, &ours);
+        status = maker_take_turn(m, global, turn, &ours);
     if (status || !ours)
         return status;
     status = muster_kv_get_dir(m, directory, prefix, &list);
@@ -127,7 +127,7 @@ static enum muster_status settle(struct muster *m, struct mu_exchange *x, const 
     return status == MUSTER_ALREADY_EXISTS ? MUSTER_OK : status; /* the first one counts */
 }
 
-static enum muster_status late(struct muster *m, const struct mu_exchange *x, const char *own)
+static enum muster_status remote_late(struct muster *m, const struct mu_exchange *x, const char *own)
 {
     size_t count = 0, prefix = (size_t)(strrchr(own, '/') - own);
 
@@ -146,12 +146,12 @@ enum muster_status mu_giving_far(struct muster *m, struct mu_exchange *x, muster
 
     key_of(&x->own, own);
     key_of(&x->global, global);
-    status = give(m, x, own, global);
+    status = remote_give(m, x, own, global);
     while (!status) {
         muster_deadline slice = muster_after_ns(SLICE_NS);
         size_t len = 0;
 
-        status = settle(m, x, own, global, &turn);
+        status = remote_settle(m, x, own, global, &turn);
         if (status)
             break;
         free(x->value);
@@ -165,7 +165,7 @@ enum muster_status mu_giving_far(struct muster *m, struct mu_exchange *x, muster
             failure = mu_giving_look_for_failure(x); /* then once more whether it is there by now */
             if (status == MUSTER_UNAVAILABLE && !failure)
                 return status;
-            status = failure || mu_now() < deadline ? MUSTER_OK : late(m, x, own);
+            status = failure || mu_now() < deadline ? MUSTER_OK : remote_late(m, x, own);
         }
     }
     return status;

@@ -14,7 +14,7 @@
 static struct mu_hwloc library;
 static char library_fault[400]; /* why it is not open; "": it is */
 
-static void open_library(void)
+static void hwloc_open(void)
 {
     if (mu_hwloc_open(NULL, &library, library_fault, sizeof library_fault) == 0)
         library_fault[0] = '\0';
@@ -26,7 +26,7 @@ static enum muster_status get_tree(struct muster *muster, hwloc_topology_t *ret_
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     enum mu_share_way way;
 
-    pthread_once(&once, open_library);
+    pthread_once(&once, hwloc_open);
     if (library_fault[0])
         return mu_fail(MUSTER_UNAVAILABLE, "%s", library_fault);
     return mu_share_get(&library, muster ? getenv("MUSTER_TOPOLOGY") : NULL, MU_SHARE_PATIENCE_NS, ret_topology, &way);

@@ -103,7 +103,7 @@ static enum muster_status sort_by_network(struct numbering *n)
 /* ---- partitions -------------------------------------------------------------------------------------------------- */
 
 /* All devices, tasks in order. */
-static enum muster_status walk(struct numbering *n)
+static enum muster_status devices_walk(struct numbering *n)
 {
     size_t total = 0, place = 0;
 
@@ -207,7 +207,7 @@ static enum muster_status number_by_partition(struct numbering *n)
     if (!status && !given)
         status = sort_by_network(n);
     if (!status)
-        status = walk(n);
+        status = devices_walk(n);
     if (status)
         return status;
     if (!given)
@@ -220,7 +220,7 @@ static enum muster_status number_by_partition(struct numbering *n)
     return MUSTER_OK;
 }
 
-static enum muster_status number(struct numbering *n)
+static enum muster_status devices_number(struct numbering *n)
 {
     bool is_alone = n->set.form == MUSTER_FORM_XLA && n->set.count == 1;
     enum muster_status status = place_processes(n);
@@ -228,7 +228,7 @@ static enum muster_status number(struct numbering *n)
     if (!status && n->set.form == MUSTER_FORM_XLA && !is_alone)
         return number_by_partition(n);
     if (!status)
-        status = walk(n);
+        status = devices_walk(n);
     for (size_t i = 0; !status && i < n->num_devices; i++)
         *n->devices[i].device.id = is_alone ? n->devices[i].device.ordinal : (int32_t)i;
     return status;
@@ -242,7 +242,8 @@ enum muster_status muster_topology_global(enum muster_topology_form form, const 
 
     if (!status) {
         n.order = calloc(count, sizeof *n.order);
-        status = n.order ? number(&n) : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %zu topologies", count);
+        status =
+            n.order ? devices_number(&n) : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %zu topologies", count);
     }
     if (!status)
         status = mu_locals_pack(&n.set, n.order, ret_bytes, ret_size);

@@ -189,8 +189,8 @@ static enum muster_status no_machine(const char *path, const char *text)
     return mu_fail(MUSTER_INVALID_ARGUMENT, "%s is no topology that hwloc can read: it is damaged", path);
 }
 
-static enum muster_status load(const struct mu_hwloc *hwloc, const struct muster_topology_source *source,
-                               const char *xml, size_t size, hwloc_topology_t tree)
+static enum muster_status tree_load(const struct mu_hwloc *hwloc, const struct muster_topology_source *source,
+                                    const char *xml, size_t size, hwloc_topology_t tree)
 {
     const char *foreign = mu_hwloc_foreign();
     size_t line;
@@ -228,7 +228,7 @@ enum muster_status mu_hwloc_load(const struct mu_hwloc *hwloc, const struct must
     if (status == MUSTER_OK && mu_hwloc_start(hwloc, &tree)) {
         status = mu_fail(MUSTER_UNAVAILABLE, "hwloc does not start: %s", strerror(errno));
     } else if (status == MUSTER_OK) {
-        status = load(hwloc, source, xml, size, tree);
+        status = tree_load(hwloc, source, xml, size, tree);
         if (status == MUSTER_OK)
             *ret_tree = tree;
         else

@@ -68,7 +68,7 @@ static enum muster_link_level level_of(const struct muster_topology *node, size_
 /* ---- wires ------------------------------------------------------------------------------------------------------- */
 
 /* Told from both ends, or twice: the most counts. */
-static void connect(struct muster_link *link, const struct mu_wire *wire)
+static void link_connect(struct muster_link *link, const struct mu_wire *wire)
 {
     if (link->level != wire->level)
         *link = (struct muster_link){.level = wire->level};
@@ -99,22 +99,22 @@ static void connect_wires(struct muster_topology *node)
         size_t from = (size_t)wire->from;
 
         if (wire->to >= 0 && wire->to != wire->from) {
-            connect(&node->links[from * n + (size_t)wire->to], wire);
-            connect(&node->links[(size_t)wire->to * n + from], wire);
+            link_connect(&node->links[from * n + (size_t)wire->to], wire);
+            link_connect(&node->links[(size_t)wire->to * n + from], wire);
         }
         for (size_t j = 0; wire->to == MU_WIRE_SWITCH && j < node->num_wires; j++) {
             const struct mu_wire *other = &node->wires[j];
             struct mu_wire both = through_switch(wire, other);
 
             if (other->to == MU_WIRE_SWITCH && other->from != wire->from && other->level == wire->level)
-                connect(&node->links[from * n + (size_t)other->from], &both);
+                link_connect(&node->links[from * n + (size_t)other->from], &both);
         }
     }
 }
 
 /* ---- parts of a GPU ---------------------------------------------------------------------------------------------- */
 
-static size_t whole(const struct muster_topology *node, size_t index)
+static size_t whole_device(const struct muster_topology *node, size_t index)
 {
     return node->devices[index].parent >= 0 ? (size_t)node->devices[index].parent : index;
 }
@@ -122,7 +122,7 @@ static size_t whole(const struct muster_topology *node, size_t index)
 /* NVIDIA's parts do not reach others over NVLink; AMD's use the GPU's XGMI. */
 static struct muster_link link_of_parts(const struct muster_topology *node, size_t a, size_t b)
 {
-    size_t one = whole(node, a), other = whole(node, b);
+    size_t one = whole_device(node, a), other = whole_device(node, b);
     struct muster_link link = node->links[one * node->num_devices + other];
 
     if (one == other)

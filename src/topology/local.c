@@ -13,13 +13,13 @@
 #include "topology/xla2020.pb-c.h"
 
 /* The words of the node that a message refers to: they live as long as the call. */
-static ProtobufCBinaryData text(const char *s)
+static ProtobufCBinaryData text_bytes(const char *s)
 {
     return (ProtobufCBinaryData){strlen(s), (uint8_t *)(uintptr_t)s};
 }
 
 /* As XLA reads it: 0 where there is no choice, or the firmware does not say; -1 where nothing could be read. */
-static int32_t numa_of(const struct muster_topology *topology, const struct muster_device *d)
+static int32_t xla_numa_of(const struct muster_topology *topology, const struct muster_device *d)
 {
     if (muster_topology_num_numas(topology) < 2)
         return 0;
@@ -33,14 +33,14 @@ static void fill_xla(Mu__Xla__DeviceProto *m, const struct muster_topology *topo
 {
     mu__xla__device_proto__init(m);
     m->local_device_ordinal = ordinal;
-    m->name = text(d->name);
-    m->vendor = text(d->vendor);
-    m->compute_capability = text(d->compute_capability);
+    m->name = text_bytes(d->name);
+    m->vendor = text_bytes(d->vendor);
+    m->compute_capability = text_bytes(d->compute_capability);
     m->core_count = d->core_count;
-    m->fabric_uuid = text(d->kind == MUSTER_DEVICE_GPU ? d->fabric : ""); /* a part of a GPU is on no fabric */
+    m->fabric_uuid = text_bytes(d->kind == MUSTER_DEVICE_GPU ? d->fabric : ""); /* a part of a GPU is on no fabric */
     m->shared_memory_per_block_optin =
         (int32_t)(d->shared_memory_optin < INT32_MAX ? d->shared_memory_optin : INT32_MAX);
-    m->numa_node = numa_of(topology, d);
+    m->numa_node = xla_numa_of(topology, d);
     m->device_memory_bytes_limit = (int64_t)(d->memory_bytes < INT64_MAX ? d->memory_bytes : INT64_MAX);
 }
 
@@ -48,8 +48,8 @@ static void fill_2020(Mu__Xla2020__DeviceProto *m, const struct muster_device *d
 {
     mu__xla2020__device_proto__init(m);
     m->local_device_ordinal = ordinal;
-    m->name = text(d->name);
-    m->vendor = text(d->vendor);
+    m->name = text_bytes(d->name);
+    m->vendor = text_bytes(d->vendor);
 }
 
 /* What a local topology is made of: places in the node, and arrays for as many devices of either form. */
@@ -63,7 +63,7 @@ struct making {
     size_t num_networks;
 };
 
-static const struct muster_device *device(const struct making *k, size_t i)
+static const struct muster_device *device_at(const struct making *k, size_t i)
 {
     return muster_topology_device(k->topology, k->local->devices ? k->local->devices[i] : i);
 }
@@ -82,20 +82,20 @@ static enum muster_status split_networks(struct making *k)
     if (!k->networks)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %zu network nodes", k->num_networks);
     for (size_t i = 0; i < k->num_networks; i++, at++) {
-        k->networks[i] = text(at);
+        k->networks[i] = text_bytes(at);
         k->networks[i].len = strcspn(at, ",");
         at += k->networks[i].len;
     }
     return MUSTER_OK;
 }
 
-static enum muster_status prepare(struct making *k, size_t size)
+static enum muster_status message_prepare(struct making *k, size_t size)
 {
     k->count = k->local->devices ? k->local->num_devices : muster_topology_num_devices(k->topology);
     if (k->count > INT32_MAX)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu devices of one task", k->count);
     for (size_t i = 0; i < k->count; i++)
-        if (!device(k, i))
+        if (!device_at(k, i))
             return mu_fail(MUSTER_INVALID_ARGUMENT, "device %u of a local topology: the node has %zu",
                            k->local->devices[i], muster_topology_num_devices(k->topology));
     k->devices = calloc(k->count + 1, size);
@@ -107,7 +107,7 @@ static enum muster_status prepare(struct making *k, size_t size)
     return split_networks(k);
 }
 
-static enum muster_status pack(const ProtobufCMessage *message, void **ret_bytes, size_t *ret_size)
+static enum muster_status message_pack(const ProtobufCMessage *message, void **ret_bytes, size_t *ret_size)
 {
     char why[128];
 
@@ -120,15 +120,15 @@ static enum muster_status make_xla(struct making *k, void **ret_bytes, size_t *r
 {
     Mu__Xla__LocalTopologyProto m;
     const char *boot_id = k->local->boot_id ? k->local->boot_id : muster_topology_boot_id(k->topology);
-    enum muster_status status = prepare(k, sizeof(Mu__Xla__DeviceProto));
+    enum muster_status status = message_prepare(k, sizeof(Mu__Xla__DeviceProto));
 
     if (status)
         return status;
     mu__xla__local_topology_proto__init(&m);
     m.process_id = k->local->process_id;
-    m.boot_id = text(boot_id);
+    m.boot_id = text_bytes(boot_id);
     for (size_t i = 0; i < k->count; i++)
-        fill_xla(k->refs[i], k->topology, device(k, i), (int32_t)i);
+        fill_xla(k->refs[i], k->topology, device_at(k, i), (int32_t)i);
     m.n_devices = k->count;
     m.devices = (Mu__Xla__DeviceProto **)k->refs;
     m.n_network_nodes = k->num_networks;
@@ -137,23 +137,23 @@ static enum muster_status make_xla(struct making *k, void **ret_bytes, size_t *r
         m.has_partition_index_case = MU__XLA__LOCAL_TOPOLOGY_PROTO__HAS_PARTITION_INDEX_PARTITION_INDEX;
         m.partition_index = k->local->partition_index;
     }
-    return pack(&m.base, ret_bytes, ret_size);
+    return message_pack(&m.base, ret_bytes, ret_size);
 }
 
 static enum muster_status make_2020(struct making *k, void **ret_bytes, size_t *ret_size)
 {
     Mu__Xla2020__LocalTopologyProto m;
-    enum muster_status status = prepare(k, sizeof(Mu__Xla2020__DeviceProto));
+    enum muster_status status = message_prepare(k, sizeof(Mu__Xla2020__DeviceProto));
 
     if (status)
         return status;
     mu__xla2020__local_topology_proto__init(&m);
     m.node_id = k->local->process_id;
     for (size_t i = 0; i < k->count; i++)
-        fill_2020(k->refs[i], device(k, i), (int32_t)i);
+        fill_2020(k->refs[i], device_at(k, i), (int32_t)i);
     m.n_devices = k->count;
     m.devices = (Mu__Xla2020__DeviceProto **)k->refs;
-    return pack(&m.base, ret_bytes, ret_size);
+    return message_pack(&m.base, ret_bytes, ret_size);
 }
 
 enum muster_status muster_topology_local(const struct muster_topology *topology, const struct muster_local *local,

@@ -31,7 +31,7 @@ static int compare_values(int32_t a, int32_t b)
 }
 
 /* By PCI address, then those without one as they came; parts behind their GPU. */
-static int compare(const struct muster_topology *node, int32_t a, int32_t b)
+static int devices_compare(const struct muster_topology *node, int32_t a, int32_t b)
 {
     const struct muster_device *one = &node->devices[a], *other = &node->devices[b];
     int32_t first = one->parent >= 0 ? one->parent : a, second = other->parent >= 0 ? other->parent : b;
@@ -64,7 +64,7 @@ static void sort_devices(struct muster_topology *node)
     for (size_t i = 0; i < count; i++) { /* nearly sorted as it comes, and short */
         size_t at = i;
 
-        for (; at > 0 && compare(node, (int32_t)i, order[at - 1]) < 0; at--)
+        for (; at > 0 && devices_compare(node, (int32_t)i, order[at - 1]) < 0; at--)
             order[at] = order[at - 1];
         order[at] = (int32_t)i;
     }
@@ -74,7 +74,7 @@ static void sort_devices(struct muster_topology *node)
 
 /* ---- processors as devices --------------------------------------------------------------------------------------- */
 
-static void add_processors(struct muster_topology *node)
+static void node_add_processors(struct muster_topology *node)
 {
     for (size_t i = 0; i < node->num_packages; i++) {
         const struct mu_package *package = &node->packages[i];
@@ -96,7 +96,7 @@ static void add_processors(struct muster_topology *node)
 /* ---- where a device lies ----------------------------------------------------------------------------------------- */
 
 /* What of the list is in the set; "" when that is nothing. */
-static const char *within(struct muster_topology *node, const char *list, const cpu_set_t *allowed, size_t size)
+static const char *list_within(struct muster_topology *node, const char *list, const cpu_set_t *allowed, size_t size)
 {
     cpu_set_t *set = mu_cpus_new(size);
     const char *text = "";
@@ -124,7 +124,7 @@ static void leave_allowed(struct muster_topology *node)
     if (mu_cpus_allowed(&allowed, &size))
         return;
     for (size_t i = 0; i < node->num_devices; i++)
-        node->devices[i].cpus = within(node, node->devices[i].cpus, allowed, size);
+        node->devices[i].cpus = list_within(node, node->devices[i].cpus, allowed, size);
     CPU_FREE(allowed);
 }
 
@@ -144,7 +144,7 @@ static int32_t only_numa(const struct muster_topology *node)
 }
 
 /* A part lies where its GPU lies. The package is that of the memory node, or the only one. */
-static void place(struct muster_topology *node, struct muster_device *device)
+static void device_place(struct muster_topology *node, struct muster_device *device)
 {
     const struct muster_device *gpu = device->parent >= 0 ? &node->devices[device->parent] : NULL;
 
@@ -165,13 +165,13 @@ static void place(struct muster_topology *node, struct muster_device *device)
         device->package = node->packages[0].number;
 }
 
-static void finish(struct muster_topology *node)
+static void node_finish(struct muster_topology *node)
 {
     sort_devices(node);
     if (node->num_devices == 0)
-        add_processors(node);
+        node_add_processors(node);
     for (size_t i = 0; i < node->num_devices; i++)
-        place(node, &node->devices[i]);
+        device_place(node, &node->devices[i]);
     if (node->is_this_machine)
         leave_allowed(node);
     mu_node_link(node);
@@ -192,7 +192,7 @@ static void read_line(const struct muster_topology *node, const char *below, cha
 }
 
 /* Which machine it is. Only hwloc can know that the environment shows another one; so this comes after it. */
-static void identify(struct muster_topology *node)
+static void node_identify(struct muster_topology *node)
 {
     if (!node->root)
         return;
@@ -230,7 +230,7 @@ static void look_around(struct muster_topology *node, const struct mu_look *look
     node->library = NULL;
 }
 
-static enum muster_status check(const struct muster_topology_source *source)
+static enum muster_status source_check(const struct muster_topology_source *source)
 {
     if (source->hwloc_xml && source->synthetic)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "a topology is read from hwloc's XML or from words, not from both");
@@ -259,7 +259,7 @@ static void set_root(struct muster_topology *node, const char *root)
 enum muster_status mu_node_look(const struct mu_look *look, struct muster_topology **ret_topology)
 {
     const struct muster_topology_source *source = look->source;
-    enum muster_status status = check(source);
+    enum muster_status status = source_check(source);
     struct muster_topology *node;
 
     if (status != MUSTER_OK)
@@ -275,8 +275,8 @@ enum muster_status mu_node_look(const struct mu_look *look, struct muster_topolo
     if (node->status == MUSTER_OK && !node->failed)
         look_around(node, look);
     if (node->status == MUSTER_OK && !node->failed) {
-        identify(node);
-        finish(node);
+        node_identify(node);
+        node_finish(node);
     }
     status = node->status;
     if (status == MUSTER_OK && node->failed)

@@ -112,7 +112,7 @@ bool mu_message_fault(const ProtobufCMessage *message, const char *const *not_te
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static void *take(void *data, size_t size)
+static void *message_take(void *data, size_t size)
 {
     struct mu_locals *set = data;
 
@@ -124,7 +124,7 @@ static void *take(void *data, size_t size)
     return malloc(size ? size : 1);
 }
 
-static void give(void *data, void *memory)
+static void message_give(void *data, void *memory)
 {
     (void)data;
     free(memory);
@@ -162,7 +162,7 @@ static bool is_other_form(const struct mu_local *l)
 
 static enum muster_status read_one(struct mu_locals *set, size_t index, const void *bytes, size_t size)
 {
-    ProtobufCAllocator allocator = {take, give, set};
+    ProtobufCAllocator allocator = {message_take, message_give, set};
     struct mu_local *l = &set->locals[index];
     const ProtobufCMessageDescriptor *descriptor = set->form == MUSTER_FORM_XLA
                                                        ? &mu__xla__local_topology_proto__descriptor
@@ -212,7 +212,7 @@ enum muster_status mu_locals_read(struct mu_locals *set, enum muster_topology_fo
 
 void mu_locals_done(struct mu_locals *set)
 {
-    ProtobufCAllocator allocator = {take, give, set};
+    ProtobufCAllocator allocator = {message_take, message_give, set};
 
     for (size_t i = 0; i < set->count; i++)
         protobuf_c_message_free_unpacked(set->locals[i].message, &allocator);

@@ -87,7 +87,7 @@ const char *mu_node_text(struct muster_topology *node, const char *format, ...)
 }
 
 /* The array with room for one more behind `count`: it doubles at each power of two. As it was without memory. */
-static void *grow(struct muster_topology *node, void *array, size_t count, size_t size)
+static void *array_grow(struct muster_topology *node, void *array, size_t count, size_t size)
 {
     void *larger;
 
@@ -101,7 +101,7 @@ static void *grow(struct muster_topology *node, void *array, size_t count, size_
 
 /* Whether there is room for one more. */
 #define ROOM(node, array, count)                                                                                       \
-    ((node)->array = grow(node, (node)->array, (node)->count, sizeof *(node)->array), !(node)->failed)
+    ((node)->array = array_grow(node, (node)->array, (node)->count, sizeof *(node)->array), !(node)->failed)
 
 void mu_node_note(struct muster_topology *node, const char *format, ...)
 {
@@ -233,7 +233,7 @@ int mu_node_reorder(struct muster_topology *node, const int32_t *order, size_t c
     size_t room = 1;
     int32_t *now;
 
-    while (room < count) /* as grow() expects it */
+    while (room < count) /* as array_grow() expects it */
         room *= 2;
     devices = calloc(room, sizeof *devices);
     wheres = calloc(room, sizeof *wheres);

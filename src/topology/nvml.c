@@ -23,7 +23,7 @@ static void in_child(void)
     pthread_mutex_init(&lock, NULL);
 }
 
-static void prepare(void)
+static void nvml_prepare(void)
 {
     pthread_atfork(NULL, NULL, in_child);
 }
@@ -51,7 +51,7 @@ void mu_nvml_leave(void)
 }
 
 /* dlsym() gives an object pointer: POSIX lets it be copied so. */
-static void find(void *handle, const char *symbol, void *ret_function)
+static void nvml_find(void *handle, const char *symbol, void *ret_function)
 {
     void *address = dlsym(handle, symbol);
 
@@ -74,7 +74,7 @@ const char *mu_nvml_words(const struct mu_nvml *nvml, int code)
     }
 }
 
-static int start(struct mu_nvml *nvml, const char *path, char *why, size_t size)
+static int nvml_start(struct mu_nvml *nvml, const char *path, char *why, size_t size)
 {
     int rc;
 
@@ -91,10 +91,10 @@ static int start(struct mu_nvml *nvml, const char *path, char *why, size_t size)
 /* Functions, each of which may be missing but for the three without which nothing can be asked. */
 static int find_all(struct mu_nvml *nvml, const char *path, char *why, size_t size)
 {
-#define FIND(name, symbol, parameters) find(nvml->handle, #symbol, &nvml->name)
+#define FIND(name, symbol, parameters) nvml_find(nvml->handle, #symbol, &nvml->name)
     MU_NVML_CALLS(FIND);
 #undef FIND
-    find(nvml->handle, "nvmlErrorString", &nvml->error_string);
+    nvml_find(nvml->handle, "nvmlErrorString", &nvml->error_string);
     if (nvml->init && nvml->count && nvml->by_index)
         return 0;
     snprintf(why, size, "%s has no %s", path,
@@ -115,7 +115,7 @@ int mu_nvml_open(const char *path, struct mu_nvml *ret_nvml, char *why, size_t s
         snprintf(why, size, "not asked");
         return MU_NVML_ABSENT;
     }
-    pthread_once(&once, prepare);
+    pthread_once(&once, nvml_prepare);
     nvml.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!nvml.handle) {
         reason = dlerror();
@@ -128,7 +128,7 @@ int mu_nvml_open(const char *path, struct mu_nvml *ret_nvml, char *why, size_t s
     }
     rc = find_all(&nvml, path, why, size);
     if (rc == 0)
-        rc = start(&nvml, path, why, size);
+        rc = nvml_start(&nvml, path, why, size);
     if (rc == 0)
         *ret_nvml = nvml;
     return rc;

@@ -26,7 +26,7 @@ int mu_nvml_address(const char *bus_id, char ret_pci[MU_NVML_PCI_MAX])
 }
 
 /* Some answers say that there is no GPU any more. */
-static int heard(struct mu_nvml_device *device, int rc)
+static int gpu_heard(struct mu_nvml_device *device, int rc)
 {
     if (rc == NVML_GPU_IS_LOST || rc == NVML_RESET_REQUIRED)
         device->is_lost = 1;
@@ -66,7 +66,7 @@ int mu_nvml_driver(const struct mu_nvml *nvml, char ret_version[NVML_TEXT_MAX])
 #define TEXT(nvml, handle, device, member)                                                                             \
     do {                                                                                                               \
         char text_[4 * NVML_TEXT_MAX] = "";                                                                            \
-        take_text((device)->member, heard(device, MU_NVML(nvml, member, handle, text_, NVML_TEXT_MAX)), text_);        \
+        take_text((device)->member, gpu_heard(device, MU_NVML(nvml, member, handle, text_, NVML_TEXT_MAX)), text_);    \
     } while (0)
 
 static void look_at_identity(const struct mu_nvml *nvml, nvml_device handle, struct mu_nvml_device *device)
@@ -78,14 +78,14 @@ static void look_at_identity(const struct mu_nvml *nvml, nvml_device handle, str
     TEXT(nvml, handle, device, name);
     TEXT(nvml, handle, device, uuid);
     TEXT(nvml, handle, device, serial);
-    if (heard(device, MU_NVML(nvml, pci, handle, &pci)) == NVML_OK) {
+    if (gpu_heard(device, MU_NVML(nvml, pci, handle, &pci)) == NVML_OK) {
         pci.bus_id[sizeof pci.bus_id - 1] = 0;
         if (mu_nvml_address(pci.bus_id, device->pci) == 0)
             device->device_id = pci.device_id;
     }
-    if (heard(device, MU_NVML(nvml, minor, handle, &minor)) == NVML_OK && minor < 1u << 20)
+    if (gpu_heard(device, MU_NVML(nvml, minor, handle, &minor)) == NVML_OK && minor < 1u << 20)
         device->minor = (int32_t)minor;
-    if (heard(device, MU_NVML(nvml, capability, handle, &major_of, &minor_of)) == NVML_OK && major_of > 0 &&
+    if (gpu_heard(device, MU_NVML(nvml, capability, handle, &major_of, &minor_of)) == NVML_OK && major_of > 0 &&
         major_of < 1000 && minor_of >= 0 && minor_of < 1000) {
         device->major_capability = major_of;
         device->minor_capability = minor_of;
@@ -98,9 +98,9 @@ static void look_at_memory(const struct mu_nvml *nvml, nvml_device handle, struc
     struct nvml_memory_v2 v2 = {.version = NVML_MEMORY_V2};
     struct nvml_memory v1 = {.total = 0};
 
-    if (heard(device, MU_NVML(nvml, memory_v2, handle, &v2)) == NVML_OK)
+    if (gpu_heard(device, MU_NVML(nvml, memory_v2, handle, &v2)) == NVML_OK)
         device->memory_bytes = v2.total;
-    else if (heard(device, MU_NVML(nvml, memory, handle, &v1)) == NVML_OK)
+    else if (gpu_heard(device, MU_NVML(nvml, memory, handle, &v1)) == NVML_OK)
         device->memory_bytes = v1.total;
     if (device->memory_bytes >> 50) /* a petabyte is no memory of a GPU */
         device->memory_bytes = 0;
@@ -178,7 +178,7 @@ static void look_at_links(const struct mu_nvml *nvml, nvml_device handle, struct
 
     for (uint32_t number = 0; number < MU_NVML_LINKS_MAX && errors < LINK_ERRORS_MAX; number++) {
         uint32_t is_up = 0;
-        int rc = heard(device, MU_NVML(nvml, link_state, handle, number, &is_up));
+        int rc = gpu_heard(device, MU_NVML(nvml, link_state, handle, number, &is_up));
 
         if (rc == NVML_INVALID_ARGUMENT || rc == NVML_FUNCTION_NOT_FOUND || device->is_lost)
             break;
@@ -227,7 +227,7 @@ static void look_at_fabric(const struct mu_nvml *nvml, nvml_device handle, struc
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
-static struct mu_nvml_device nothing(uint32_t index)
+static struct mu_nvml_device device_nothing(uint32_t index)
 {
     return (struct mu_nvml_device){
         .gpu = index, .minor = -1, .gpu_instance = -1, .compute_instance = -1, .numa_node = -1};
@@ -238,10 +238,10 @@ void mu_nvml_gpu(const struct mu_nvml *nvml, uint32_t index, struct mu_nvml_devi
     nvml_device handle = NULL;
     int rc = MU_NVML(nvml, by_index, index, &handle);
 
-    *ret_device = nothing(index);
+    *ret_device = device_nothing(index);
     if (ret_handle)
         *ret_handle = NULL;
-    ret_device->refused = heard(ret_device, rc ? rc : handle ? NVML_OK : NVML_NOT_FOUND);
+    ret_device->refused = gpu_heard(ret_device, rc ? rc : handle ? NVML_OK : NVML_NOT_FOUND);
     if (ret_device->refused)
         return;
     look_at_identity(nvml, handle, ret_device);
@@ -274,7 +274,7 @@ static int look_at_part(const struct mu_nvml *nvml, uint32_t index, nvml_device 
     struct nvml_attributes attributes = {.multiprocessors = 0};
     uint32_t number;
 
-    *part = nothing(index);
+    *part = device_nothing(index);
     part->is_part = 1;
     TEXT(nvml, handle, part, uuid);
     if (!part->uuid[0])

@@ -77,9 +77,9 @@ int mu_topology_is_switched(const struct muster_topology *topology, size_t devic
 
 /* ---- from hwloc's tree ------------------------------------------------------------------------------------------- */
 
-static void walk(const struct mu_tree *tree, hwloc_obj_t object, int32_t around, int depth);
+static void tree_walk(const struct mu_tree *tree, hwloc_obj_t object, int32_t around, int depth);
 
-static const char *info(hwloc_obj_t object, const char *name)
+static const char *object_info(hwloc_obj_t object, const char *name)
 {
     for (unsigned i = 0; i < object->infos_count; i++)
         if (strcmp(object->infos[i].name, name) == 0)
@@ -97,7 +97,7 @@ static size_t length_of(const char *text)
     return length;
 }
 
-static int32_t add_processors(const struct mu_tree *tree, enum mu_box_kind kind, hwloc_obj_t object, int32_t around)
+static int32_t box_add_processors(const struct mu_tree *tree, enum mu_box_kind kind, hwloc_obj_t object, int32_t around)
 {
     int32_t at = add_box(tree->node, kind, around);
     struct mu_box *box;
@@ -112,13 +112,13 @@ static int32_t add_processors(const struct mu_tree *tree, enum mu_box_kind kind,
     if (kind == MU_BOX_PACKAGE || kind == MU_BOX_MACHINE)
         box->bytes = object->total_memory;
     if (kind == MU_BOX_PACKAGE)
-        box->name =
-            mu_node_text(tree->node, "%.*s", (int)length_of(info(object, "CPUModel")), info(object, "CPUModel"));
+        box->name = mu_node_text(tree->node, "%.*s", (int)length_of(object_info(object, "CPUModel")),
+                                 object_info(object, "CPUModel"));
     return at;
 }
 
 /* The box of a memory node, or -1. */
-static int32_t add_memory(const struct mu_tree *tree, hwloc_obj_t memory, int32_t around)
+static int32_t box_add_memory(const struct mu_tree *tree, hwloc_obj_t memory, int32_t around)
 {
     int32_t at = add_box(tree->node, MU_BOX_NUMA, around);
     struct mu_box *box;
@@ -141,7 +141,7 @@ static int32_t walk_memory(const struct mu_tree *tree, hwloc_obj_t memory, int32
 {
     for (; memory; memory = memory->next_sibling) {
         if (memory->type == HWLOC_OBJ_NUMANODE) {
-            int32_t box = add_memory(tree, memory, inner);
+            int32_t box = box_add_memory(tree, memory, inner);
 
             if (box >= 0 && inner == around && *tree->node->shape.boxes[box].cpus)
                 inner = box;
@@ -197,19 +197,19 @@ static void add_pci(const struct mu_tree *tree, hwloc_obj_t object, int32_t arou
 static void walk_all(const struct mu_tree *tree, hwloc_obj_t first, int32_t around, int depth)
 {
     for (; first && depth < DEPTH_MAX; first = first->next_sibling)
-        walk(tree, first, around, depth + 1);
+        tree_walk(tree, first, around, depth + 1);
 }
 
-static void walk(const struct mu_tree *tree, hwloc_obj_t object, int32_t around, int depth)
+static void tree_walk(const struct mu_tree *tree, hwloc_obj_t object, int32_t around, int depth)
 {
     int32_t inner = around;
 
     switch (object->type) {
-    case HWLOC_OBJ_MACHINE: inner = add_processors(tree, MU_BOX_MACHINE, object, around); break;
-    case HWLOC_OBJ_PACKAGE: inner = add_processors(tree, MU_BOX_PACKAGE, object, around); break;
-    case HWLOC_OBJ_L3CACHE: inner = add_processors(tree, MU_BOX_L3, object, around); break;
+    case HWLOC_OBJ_MACHINE: inner = box_add_processors(tree, MU_BOX_MACHINE, object, around); break;
+    case HWLOC_OBJ_PACKAGE: inner = box_add_processors(tree, MU_BOX_PACKAGE, object, around); break;
+    case HWLOC_OBJ_L3CACHE: inner = box_add_processors(tree, MU_BOX_L3, object, around); break;
     case HWLOC_OBJ_CORE:
-        inner = add_processors(tree, MU_BOX_CORE, object, around);
+        inner = box_add_processors(tree, MU_BOX_CORE, object, around);
         count_processors(tree, inner, 1, 0);
         break;
     case HWLOC_OBJ_PU: count_processors(tree, around, 0, 1); break;
@@ -226,7 +226,7 @@ static void walk(const struct mu_tree *tree, hwloc_obj_t object, int32_t around,
 
 void mu_tree_shape(const struct mu_tree *tree)
 {
-    walk(tree, tree->library->hwloc_get_obj_by_depth(tree->root, 0, 0), -1, 0);
+    tree_walk(tree, tree->library->hwloc_get_obj_by_depth(tree->root, 0, 0), -1, 0);
 }
 
 /* ---- without hwloc ----------------------------------------------------------------------------------------------- */
@@ -376,14 +376,14 @@ static void put_back(struct mu_box *boxes, int32_t around, int32_t at)
 }
 
 /* Bridges with one below it are a way, no fork. */
-static void tidy(struct mu_box *boxes, int32_t around)
+static void boxes_tidy(struct mu_box *boxes, int32_t around)
 {
     int32_t at = boxes[around].first, next;
 
     boxes[around].first = boxes[around].last = -1;
     for (; at >= 0; at = next) {
         next = boxes[at].next;
-        tidy(boxes, at);
+        boxes_tidy(boxes, at);
         if (leads_nowhere(&boxes[at]))
             continue;
         if (boxes[at].kind == MU_BOX_BRIDGE && boxes[at].first == boxes[at].last)
@@ -410,5 +410,5 @@ void mu_shape_finish(struct muster_topology *node)
     if (node->shape.num_boxes == 0)
         return;
     add_devices(node);
-    tidy(node->shape.boxes, 0);
+    boxes_tidy(node->shape.boxes, 0);
 }

@@ -111,7 +111,7 @@ static int load_xml(const struct mu_hwloc *hwloc, int fd, const struct head *hea
 }
 
 /* Another tree is begun first: it keeps hwloc's plugins out, which adopting alone would open (2 to 14 ms for 10 us). */
-static int adopt(const struct mu_hwloc *hwloc, int fd, const struct head *head, hwloc_topology_t *ret_topology)
+static int tree_adopt(const struct mu_hwloc *hwloc, int fd, const struct head *head, hwloc_topology_t *ret_topology)
 {
     hwloc_topology_t first;
     int rc;
@@ -125,8 +125,8 @@ static int adopt(const struct mu_hwloc *hwloc, int fd, const struct head *head, 
 }
 
 /* 0, or -1: what is there cannot be used by this process. */
-static int use(const struct mu_hwloc *hwloc, const char *path, hwloc_topology_t *ret_topology,
-               enum mu_share_way *ret_way)
+static int shared_use(const struct mu_hwloc *hwloc, const char *path, hwloc_topology_t *ret_topology,
+                      enum mu_share_way *ret_way)
 {
     int fd = open_ours(path, O_RDONLY), rc = -1; /* our own: hwloc moves the file's position */
     struct head head;
@@ -135,7 +135,7 @@ static int use(const struct mu_hwloc *hwloc, const char *path, hwloc_topology_t 
         return -1;
     if (is_whole(fd) && read_head(fd, &head) == 0) {
         *ret_way = MU_SHARE_ADOPTED;
-        rc = adopt(hwloc, fd, &head, ret_topology);
+        rc = tree_adopt(hwloc, fd, &head, ret_topology);
         if (rc) {
             *ret_way = MU_SHARE_XML;
             rc = load_xml(hwloc, fd, &head, ret_topology);
@@ -185,7 +185,7 @@ static int write_all(const struct mu_hwloc *hwloc, int fd, hwloc_topology_t topo
     return fcntl(fd, F_ADD_SEALS, SEALS);
 }
 
-static void fill(const struct mu_hwloc *hwloc, int fd, hwloc_topology_t topology)
+static void shared_fill(const struct mu_hwloc *hwloc, int fd, hwloc_topology_t topology)
 {
     char *xml = NULL;
     int length = 0;
@@ -200,7 +200,7 @@ static void fill(const struct mu_hwloc *hwloc, int fd, hwloc_topology_t topology
 /* ---- who fills it ------------------------------------------------------------------------------------------------ */
 
 /* Wait until it is our turn to fill (1), or until it is whole (0). -1: neither came in time. */
-static int take_turn(int fd, uint64_t patience_ns)
+static int filler_take_turn(int fd, uint64_t patience_ns)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     struct timespec pause = {.tv_nsec = 100000};
@@ -227,12 +227,12 @@ enum muster_status mu_share_get(const struct mu_hwloc *hwloc, const char *path, 
 
     if (mu_hwloc_foreign())
         path = NULL;
-    if (path && use(hwloc, path, ret_topology, ret_way) == 0)
+    if (path && shared_use(hwloc, path, ret_topology, ret_way) == 0)
         return MUSTER_OK;
     fd = path ? open_ours(path, O_RDWR) : -1; /* our own open file: its lock is ours, and dies with us */
     if (fd >= 0) /* it may have become whole since we looked: then that is no turn, but a reason to look again */
-        turn = take_turn(fd, patience_ns);
-    if (turn == 0 && use(hwloc, path, ret_topology, ret_way) == 0) {
+        turn = filler_take_turn(fd, patience_ns);
+    if (turn == 0 && shared_use(hwloc, path, ret_topology, ret_way) == 0) {
         close(fd);
         return MUSTER_OK;
     }
@@ -240,7 +240,7 @@ enum muster_status mu_share_get(const struct mu_hwloc *hwloc, const char *path, 
     *ret_way = MU_SHARE_LOADED;
     if (status == MUSTER_OK && turn == 1) {
         mu_nvml_keep(hwloc, *ret_topology);
-        fill(hwloc, fd, *ret_topology);
+        shared_fill(hwloc, fd, *ret_topology);
         if (is_whole(fd))
             *ret_way = MU_SHARE_FILLED;
     }
