@@ -66,8 +66,8 @@ static bool has_parts(struct mu_block *page)
     return false;
 }
 
-/* A word of an entry alone in its page, or of one behind others, whose value lies in the page or outside. */
-static mu_a64 *entry_word(bool alone, bool outside, uint32_t word)
+/* An entry alone in its page, or one behind others, whose value lies in the page or outside; NULL: there is none. */
+static mu_a64 *entry_find(bool alone, bool outside)
 {
     for (uint32_t i = 0; i < seg->num_buckets; i++) {
         mu_a64 *e;
@@ -81,10 +81,31 @@ static mu_a64 *entry_word(bool alone, bool outside, uint32_t word)
         for (uint64_t k = 0; k < count; k++, e += MU_SHAPE_WORDS(mu_load_relaxed(&e[2])))
             if ((alone ? count == 1 : k > 0) &&
                 outside == (MU_SHAPE_FLAGS(mu_load_relaxed(&e[2])) == MU_ENTRY_EXTERNAL))
-                return &e[word];
+                return e;
     }
-    fail_msg("no such entry");
     return NULL;
+}
+
+/*
+ * A word of such an entry. Which keys share a page is the segment's own secret, so there may be none yet: then keys are
+ * tried, and those taken back that bring none.
+ */
+static mu_a64 *entry_word(bool alone, bool outside, uint32_t word)
+{
+    struct muster *m = test_join(seg_job, -1, 0);
+    static const char value[3000];
+    char key[32];
+
+    assert_non_null(m);
+    for (int i = 0; !entry_find(alone, outside); i++) {
+        assert_in_range(i, 0, 4000);
+        snprintf(key, sizeof key, "tried/%d", i);
+        assert_ok(muster_kv_set(m, key, MUSTER_NTS, value, outside ? sizeof value : 8, NULL));
+        if (!entry_find(alone, outside))
+            assert_ok(muster_kv_delete(m, key, MUSTER_NTS, NULL));
+    }
+    assert_ok(muster_leave(m));
+    return &entry_find(alone, outside)[word];
 }
 
 static void points_beyond_the_heap(void)
@@ -130,10 +151,7 @@ static mu_a64 *ref_of_walker(uint32_t walker)
     return NULL;
 }
 
-/*
- * Which keys share a page is the segment's own secret, and with it the class, and so the chunk, of the pages that have
- * references. Keys are added until each walker has one: pages grow through the classes.
- */
+/* The class, and so the chunk, of the pages that have references is no less secret: pages grow until each has one. */
 static void two_walkers_meet_one_block(void)
 {
     struct muster *m = test_join(seg_job, -1, 0);
