@@ -25,17 +25,11 @@ static uint64_t draw(uint64_t below)
     return seed % below;
 }
 
-/* Until somebody has passed this many instances more than now. */
-static bool has_passed(void *arg)
-{
-    return atomic_load(&board->places[0].at) >= *(uint64_t *)arg;
-}
-
 static void let_run(uint64_t instances)
 {
     uint64_t until = atomic_load(&board->places[0].at) + instances;
 
-    stage_until(has_passed, &until, "the group goes on");
+    await(atomic_load(&board->places[0].at) >= until, "the group goes on");
 }
 
 /* No synchronisation: some instructions go by, so that deaths come at all moments. */

@@ -325,11 +325,11 @@ static int act_missing(void *arg, struct reply *reply)
     return status;
 }
 
-static bool is_missing(void *arg)
+/* A count, then the first two. */
+static bool is_missing(const int32_t wanted[3])
 {
     struct reply r = do_plain(0, act_missing);
     int32_t ids[3];
-    const int32_t *wanted = arg; /* count, then the first two */
 
     assert_status(r, MUSTER_OK);
     memcpy(ids, r.data, sizeof ids);
@@ -348,16 +348,16 @@ STAGE_TEST(who_is_missing_can_be_read_from_another_thread)
     for (int i = 0; i < 4; i++)
         board->places[i].at = 1;
     assert_status(do_plain(0, act_start_waiter), MUSTER_OK);
-    stage_until(is_missing, all_but_0, "1, 2 and 3 are missing");
+    await(is_missing(all_but_0), "1, 2 and 3 are missing");
     stage_tell(2, act_run, &once, sizeof once);
-    stage_until(is_missing, two, "1 and 3 are missing");
+    await(is_missing(two), "1 and 3 are missing");
     stage_tell(1, act_run, &once, sizeof once);
-    stage_until(is_missing, one, "3 is missing");
+    await(is_missing(one), "3 is missing");
     stage_tell(3, act_run, &once, sizeof once);
     assert_status(do_plain(0, act_end_waiter), MUSTER_OK);
     for (int i = 1; i < 4; i++)
         assert_status(stage_hear(i), MUSTER_OK);
-    stage_until(is_missing, none, "nobody has come to the next instance");
+    await(is_missing(none), "nobody has come to the next instance");
     free_all(4);
     crew_close();
 }

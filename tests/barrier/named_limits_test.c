@@ -330,11 +330,10 @@ static int count_waiting(void *arg, const struct muster_barrier_info *info)
     return 0;
 }
 
-static bool all_wait(void *arg)
+static bool all_wait(void)
 {
     int n = 0;
 
-    (void)arg;
     assert_int_equal(muster_barrier_list(stage_observer, count_waiting, &n), MUSTER_OK);
     return n == BARRIERS;
 }
@@ -348,7 +347,7 @@ STAGE_TEST(two_hundred_barriers_at_once)
     stage_open(2, &c);
     stage_enter_all();
     tell_plain(0, act_many);
-    stage_until(all_wait, NULL, "200 barriers wait for task 1");
+    await(all_wait(), "200 barriers wait for task 1");
     tell_plain(1, act_many);
     assert_status(stage_hear(0), MUSTER_OK);
     assert_status(stage_hear(1), MUSTER_OK);

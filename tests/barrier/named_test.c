@@ -146,10 +146,8 @@ static int find(void *arg, const struct muster_barrier_info *info)
     return !*id;
 }
 
-static bool has_come(void *arg)
+static bool has_come(const char *id)
 {
-    const char *id = arg;
-
     assert_int_equal(muster_barrier_list(stage_observer, find, &id), MUSTER_OK);
     return !id;
 }
@@ -170,7 +168,7 @@ STAGE_TEST(at_the_timeout_all_who_wait_get_the_same_words)
         a = call(id, 0, NULL, 0);
         a.timeout_ns = timeout;
         tell(1, a);
-        stage_until(has_come, id, "the first has come");
+        await(has_come(id), "the first has come");
         tell(0, a);
         r = stage_hear(0);
         q = stage_hear(1);
@@ -419,11 +417,6 @@ STAGE_TEST(a_second_call_of_a_task_cancels_its_first_and_the_barrier_goes_on)
     stage_close();
 }
 
-static bool one_thread_sleeps(void *arg)
-{
-    return stage_task(0).waiting_since_ns > *(uint64_t *)arg;
-}
-
 /* 61, when the first has the time to wake */
 STAGE_TEST(the_first_of_two_calls_of_a_task_is_cancelled)
 {
@@ -438,7 +431,7 @@ STAGE_TEST(the_first_of_two_calls_of_a_task_is_cancelled)
     stage_until_waiting(0, "barrier b::0");
     since = stage_task(0).waiting_since_ns;
     tell(0, a);
-    stage_until(one_thread_sleeps, &since, "the older call has ended, the newer one sleeps");
+    await(stage_task(0).waiting_since_ns > since, "the older call has ended, the newer one sleeps");
     assert_status(ask(1, a), MUSTER_OK);
     assert_status(stage_hear(0), MUSTER_OK);
     r = do_plain(0, act_end_second);

@@ -11,11 +11,6 @@
 
 #include "task/task.h"
 
-static bool has_passed_its_deadline(void *arg)
-{
-    return named_info(arg).deadline_ns < muster_after_ns(0);
-}
-
 STAGE_TEST(the_last_to_come_after_the_deadline_is_too_late)
 {
     struct reply r;
@@ -23,7 +18,7 @@ STAGE_TEST(the_last_to_come_after_the_deadline_is_too_late)
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(named_wait(0, "b", 0, 1000000, 1), MUSTER_DEADLINE_EXCEEDED);
-    stage_until(has_passed_its_deadline, "b", "the deadline of b");
+    await(named_info("b").deadline_ns < muster_after_ns(0), "the deadline of b");
     r = do_barrier(1, "b", 0);
     assert_status(r, MUSTER_DEADLINE_EXCEEDED);
     assert_says(r.text, "1/2");
@@ -39,7 +34,7 @@ STAGE_TEST(a_call_for_the_next_instance_finds_the_expired_one_ended)
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(named_wait(0, "b", 0, 1000000, 1), MUSTER_DEADLINE_EXCEEDED);
-    stage_until(has_passed_its_deadline, "b", "the deadline of b");
+    await(named_info("b").deadline_ns < muster_after_ns(0), "the deadline of b");
     assert_int_equal(muster_barrier_cancel(stage_observer, "b", 0), MUSTER_FAILED_PRECONDITION);
     assert_says(muster_last_error(), "DEADLINE_EXCEEDED");
     assert_true(named_info("b").passed);                                  /* whoever found it ended it for all */

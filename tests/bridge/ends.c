@@ -176,28 +176,29 @@ void ends_turn(struct end *const *ends, unsigned count)
             mu_link_turn(ends[i]->link, mu_now() + ends[i]->ahead);
 }
 
-void ends_until(struct end *const *ends, unsigned count, bool (*holds)(void *arg), void *arg, const char *what)
+static const struct end *first_end;
+
+static void report_first_end(void)
 {
-    uint64_t until = mu_now() + 30000000000u;
+    print_message("the last sentences: %s %s\n", first_end->why, first_end->said);
+}
+
+void ends_step(struct end *const *ends, unsigned count)
+{
+    uint64_t now = mu_now(), next = now + 20000000;
     struct pollfd fds[END_HOSTS];
 
-    for (;;) {
-        uint64_t now = mu_now(), next = now + 20000000;
+    first_end = ends[0];
+    test_await_report = report_first_end;
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t due = ends[i]->link ? mu_link_next(ends[i]->link) : UINT64_MAX;
 
-        ends_turn(ends, count);
-        if (holds(arg))
-            return;
-        if (now > until)
-            fail_msg("waited in vain until %s; the last sentences: %s %s", what, ends[0]->why, ends[0]->said);
-        for (unsigned i = 0; i < count; i++) {
-            uint64_t due = ends[i]->link ? mu_link_next(ends[i]->link) : UINT64_MAX;
-
-            due = due > ends[i]->ahead ? due - ends[i]->ahead : 0;
-            next = due < next ? due : next;
-            fds[i] = (struct pollfd){.fd = ends[i]->link ? mu_link_fd(ends[i]->link) : -1, .events = POLLIN};
-        }
-        poll(fds, count, next > now ? (int)((next - now) / 1000000) : 0);
+        due = due > ends[i]->ahead ? due - ends[i]->ahead : 0;
+        next = due < next ? due : next;
+        fds[i] = (struct pollfd){.fd = ends[i]->link ? mu_link_fd(ends[i]->link) : -1, .events = POLLIN};
     }
+    poll(fds, count, next > now ? (int)((next - now) / 1000000) : 0);
+    ends_turn(ends, count);
 }
 
 /* ---- sockets by hand ---- */

@@ -37,8 +37,14 @@ void end_connect(struct end *e, const struct end *leader, uint32_t node);
 /* All at once: each waits until the others have read its goodbye. */
 void ends_free(struct end *const *ends, unsigned count);
 
-/* Turns of all of them until the condition holds; fails the test with `what` after half a minute. */
-void ends_until(struct end *const *ends, unsigned count, bool (*holds)(void *arg), void *arg, const char *what);
+/* Turns of all of them until the condition holds: await() of test.h. */
+#define ends_await(ends, count, condition, ...)                                                                        \
+    do {                                                                                                               \
+        ends_turn((ends), (count));                                                                                    \
+        await_by(ends_step((ends), (count)), condition, __VA_ARGS__);                                                  \
+    } while (0)
+/* Sleeps until one of them has something to do, and then a turn of each. */
+void ends_step(struct end *const *ends, unsigned count);
 /* One turn of each, without waiting. */
 void ends_turn(struct end *const *ends, unsigned count);
 

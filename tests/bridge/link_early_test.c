@@ -60,18 +60,12 @@ TEST_WITH(the_port_is_told_before_openssl_is_opened, setup, teardown)
     assert_non_null(mu_openssl.SSL_new);
 }
 
-static bool both_up(void *arg)
-{
-    (void)arg;
-    return leader.is_up[3] && follower.is_up[0];
-}
-
 TEST_WITH(who_comes_before_openssl_is_open_is_taken, setup, teardown)
 {
     told.comes = &follower;
     end_listen(&leader);
     assert_int_equal(told.count, 1);
-    ends_until(all, 2, both_up, NULL, "both are up");
+    ends_await(all, 2, leader.is_up[3] && follower.is_up[0], "both are up");
 }
 
 /* What can be known before is said before: nobody is called. */

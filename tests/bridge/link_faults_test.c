@@ -39,66 +39,29 @@ static int teardown(void)
             fail_msg("\"%s\" does not mention \"%s\"", text, part);                                                    \
     } while (0)
 
-static bool both_up(void *arg)
+static bool both_up(void)
 {
-    (void)arg;
     if (cutter)
         while (cutter_turn(cutter, 0))
             ;
     return leader.is_up[3] && follower.is_up[0];
 }
 
-static bool leader_saw_down(void *arg)
-{
-    return leader.downs >= *(unsigned *)arg;
-}
-
-static bool follower_saw_down(void *arg)
-{
-    return follower.downs >= *(unsigned *)arg;
-}
-
-static bool is_refused(void *arg)
-{
-    (void)arg;
-    return follower.refusals > 0;
-}
-
-static bool second_up(void *arg)
-{
-    (void)arg;
-    return leader.is_up[5] && second.is_up[0];
-}
-
 static void others_go_on(void)
 {
     second.options.key = leader.options.key;
     end_connect(&second, &leader, 5);
-    ends_until(all, 3, second_up, NULL, "another host is up");
+    ends_await(all, 3, leader.is_up[5] && second.is_up[0], "another host is up");
 }
 
 static void meet(void)
 {
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
-    ends_until(all, 3, both_up, NULL, "both are up");
+    ends_await(all, 3, both_up(), "both are up");
 }
-
-static unsigned one = 1, two = 2;
 
 /* ---- ends, in order and not ---- */
-
-static bool leader_heard_leaving(void *arg)
-{
-    (void)arg;
-    return leader.lefts == 1;
-}
-
-static bool follower_heard_leaving(void *arg)
-{
-    (void)arg;
-    return follower.lefts == 1;
-}
 
 static void *free_link(void *arg)
 {
@@ -107,14 +70,14 @@ static void *free_link(void *arg)
 }
 
 /* Freed beside us, as another host would: it waits until it has been read. */
-static void leave(struct end *e, bool (*heard)(void *arg))
+static void leave(struct end *e, const struct end *other)
 {
     struct mu_link *link = e->link;
     pthread_t thread;
 
     e->link = NULL;
     assert_int_equal(pthread_create(&thread, NULL, free_link, link), 0);
-    ends_until(all, 3, heard, NULL, "its leaving is heard");
+    ends_await(all, 3, other->lefts == 1, "its leaving is heard");
     pthread_join(thread, NULL);
 }
 
@@ -122,7 +85,7 @@ TEST_WITH(who_leaves_is_not_lost_but_has_left, setup, teardown)
 {
     meet();
     assert_true(mu_link_send(follower.link, 0, 20, "the last word", 13));
-    leave(&follower, leader_heard_leaving);
+    leave(&follower, &leader);
     assert_int_equal(leader.frames, 1);
     assert_int_equal(leader.downs, 0);
 }
@@ -130,7 +93,7 @@ TEST_WITH(who_leaves_is_not_lost_but_has_left, setup, teardown)
 TEST_WITH(a_leader_that_leaves_is_not_called_again, setup, teardown)
 {
     meet();
-    leave(&leader, follower_heard_leaving);
+    leave(&leader, &follower);
     follower.ahead = 60000000000u;
     ends_turn(all, 3);
     assert_int_equal(follower.downs + follower.refusals, 0);
@@ -143,21 +106,15 @@ TEST_WITH(who_is_dropped_learns_why_and_comes_again, setup, teardown)
     mu_link_drop(leader.link, 3, "the test does not like it");
     assert_int_equal(leader.downs, 0); /* told by the turn, never from within */
     assert_false(mu_link_send(leader.link, 3, 16, "x", 1));
-    ends_until(all, 3, follower_saw_down, &one, "the follower is dropped");
+    ends_await(all, 3, follower.downs >= 1, "the follower is dropped");
     assert_contains(follower.why, "dropped the connection: the test does not like it");
-    ends_until(all, 3, both_up, NULL, "it is back");
+    ends_await(all, 3, both_up(), "it is back");
     assert_int_equal(leader.downs, 1);
     mu_link_drop(follower.link, 0, "the follower, too, may");
-    ends_until(all, 3, leader_saw_down, &two, "the leader is dropped");
+    ends_await(all, 3, leader.downs >= 2, "the leader is dropped");
     assert_contains(leader.why, "host host-3 (127.0.0.1:");
     assert_contains(leader.why, "the follower, too, may");
-    ends_until(all, 3, both_up, NULL, "it is back again");
-}
-
-static bool twice_up(void *arg)
-{
-    (void)arg;
-    return leader.ups_of[3] == 2 && second.is_up[0];
+    ends_await(all, 3, both_up(), "it is back again");
 }
 
 TEST_WITH(a_second_connection_of_a_host_replaces_the_first, setup, teardown)
@@ -165,7 +122,7 @@ TEST_WITH(a_second_connection_of_a_host_replaces_the_first, setup, teardown)
     meet();
     end_connect(&second, &leader, 3); /* the owner takes it: the same host, whose first connection it has forgotten */
     follower.options.patience_ns = 0;
-    ends_until(all, 3, twice_up, NULL, "the second is up");
+    ends_await(all, 3, leader.ups_of[3] == 2 && second.is_up[0], "the second is up");
     assert_int_equal(leader.downs, 1);
     assert_contains(leader.why, "has connected anew");
 }
@@ -178,13 +135,13 @@ TEST_WITH(a_leader_that_comes_back_is_found_again, setup, teardown)
     snprintf(address, sizeof address, "%s", mu_link_address(leader.link));
     assert_true(mu_link_send(leader.link, 3, 16, "x", 1));
     mu_link_drop(leader.link, 3, "restarting");
-    ends_until(all, 3, follower_saw_down, &one, "the follower knows");
+    ends_await(all, 3, follower.downs >= 1, "the follower knows");
     mu_link_free(leader.link);
     leader.link = NULL;
     memset(leader.is_up, 0, sizeof leader.is_up);
     leader.options.address = address;
     assert_ok(mu_link_listen(&leader.options, &leader.link));
-    ends_until(all, 3, both_up, NULL, "the follower has found it");
+    ends_await(all, 3, both_up(), "the follower has found it");
 }
 
 TEST_WITH(patience_ends_with_a_sentence, setup, teardown)
@@ -229,9 +186,9 @@ TEST_WITH(a_peer_that_is_silent_is_down, setup, teardown)
     cutter = cutter_new(mu_link_address(leader.link), through);
     follower.options.address = through;
     end_connect(&follower, NULL, 3);
-    ends_until(all, 3, both_up, NULL, "both are up");
+    ends_await(all, 3, both_up(), "both are up");
     pass(30);
-    both_up(NULL);
+    both_up();
     assert_int_equal(leader.downs, 1); /* nobody relayed for half a minute */
     assert_contains(leader.why, "nothing has come from it for 10.");
 }
@@ -253,7 +210,7 @@ TEST_WITH(who_was_asleep_himself_grants_a_period, setup, teardown)
     leader.ahead += 3600000000000u;
     ends_turn(all, 1);
     assert_int_equal(leader.downs, 0);
-    ends_until(all, 3, both_up, NULL, "both are still up");
+    ends_await(all, 3, both_up(), "both are still up");
     pass(20);
     assert_int_equal(leader.downs + follower.downs, 0);
 }
@@ -310,7 +267,7 @@ TEST_WITH(many_who_say_nothing_delay_the_others_only, setup, teardown)
     end_connect(&follower, &leader, 3);
     for (int i = 0; i < 40 && !leader.is_up[3]; i++)
         pass(1);
-    ends_until(all, 3, both_up, NULL, "the follower is up");
+    ends_await(all, 3, both_up(), "the follower is up");
     for (int i = 0; i < 200; i++)
         close(fds[i]);
 }
@@ -343,11 +300,6 @@ TEST_WITH(who_does_not_read_is_dropped_when_its_queue_is_full, setup, teardown)
     free(bytes);
 }
 
-static bool leader_said(void *arg)
-{
-    return strstr(leader.said, arg) != NULL;
-}
-
 /* What a connection that sent these bytes is told, and what the leader says of it. */
 static void hostile(const uint8_t *bytes, size_t len, const char *told, const char *said)
 {
@@ -357,7 +309,7 @@ static void hostile(const uint8_t *bytes, size_t len, const char *told, const ch
 
     leader.said[0] = 0;
     end_write(fd, bytes, len);
-    ends_until(all, 3, leader_said, (void *)(uintptr_t)said, said);
+    ends_await(all, 3, strstr(leader.said, said) != NULL, "%s", said);
     do
         type = end_read_frame(fd, payload, sizeof payload, NULL);
     while (type == MU_FRAME_WELCOME || type == MU_FRAME_PING || type == MU_FRAME_PONG);
@@ -432,7 +384,7 @@ static void follow(const uint8_t *bytes, size_t len, const char *why)
     ends_turn(all, 3);
     assert_int_equal(end_read_frame(fd, payload, sizeof payload, NULL), MU_FRAME_JOIN);
     end_write(fd, bytes, len);
-    ends_until(all, 3, is_refused, NULL, why);
+    ends_await(all, 3, follower.refusals > 0, "%s", why);
     assert_contains(follower.why, why);
     assert_int_equal(follower.ups, 0);
     close(fd);
@@ -457,11 +409,10 @@ TEST_WITH(a_false_leader_is_refused_with_a_sentence, setup, teardown)
 
 /* ---- cuts ---- */
 
-static bool settled(void *arg)
+static bool settled(unsigned wanted)
 {
-    both_up(NULL);
-    return (follower.last_type == 22 && follower.is_up[0]) || follower.downs > *(unsigned *)arg ||
-           cutter_cuts(cutter) > 0;
+    both_up();
+    return (follower.last_type == 22 && follower.is_up[0]) || follower.downs > wanted || cutter_cuts(cutter) > 0;
 }
 
 /* A message of two frames: copied, or from where it lies. */
@@ -502,23 +453,23 @@ static void cut_all(const uint8_t *key, unsigned way)
         follower.options.address = through;
         end_connect(&follower, NULL, 3);
         while (!follower.is_up[0] && !cutter_cuts(cutter)) {
-            both_up(NULL);
+            both_up();
             ends_turn(two_ends, 2);
         }
         mu_link_send(follower.link, 0, 20, "short", 5);
         send_big(rounds % 2);
         mu_link_send(follower.link, 0, 22, "the end", 7);
-        ends_until(two_ends, 2, settled, &downs, "the cut, or the end");
+        ends_await(two_ends, 2, settled(downs), "the cut, or the end");
         cutter_passed(cutter, &passed[0], &passed[1]);
         rounds++;
         if (!cutter_cuts(cutter)) /* it was not reached: the session is shorter */
             break;
         cutter_limit(cutter, SIZE_MAX, SIZE_MAX, false);
-        ends_until(two_ends, 2, both_up, NULL, "both are up anew");
+        ends_await(two_ends, 2, both_up(), "both are up anew");
         follower.last_type = 0;
         downs = UINT32_MAX;
         while (follower.last_type != 22) { /* again when the first end had been up just before the cut */
-            if (both_up(NULL) && follower.downs != downs) {
+            if (both_up() && follower.downs != downs) {
                 downs = follower.downs;
                 mu_link_send(follower.link, 0, 22, "again", 5);
             }

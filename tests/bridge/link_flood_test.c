@@ -59,9 +59,8 @@ static void come_again(void)
     }
 }
 
-static bool are_up(void *arg)
+static bool are_up(void)
 {
-    (void)arg;
     come_again();
     for (unsigned i = 0; i < HOSTS; i++)
         if (!followers[i].is_up[0] || !leader.is_up[i + 1])
@@ -88,7 +87,7 @@ static void hosts_join_among_them(void)
         followers[i].options.num_hosts = 1;
         end_connect(&followers[i], &leader, i + 1);
     }
-    ends_until(all, HOSTS + 1, are_up, NULL, "all are up");
+    ends_await(all, HOSTS + 1, are_up(), "all are up");
     assert_true(turned_away > 0);
     for (unsigned i = 0; i < STRANGERS; i++)
         if (strangers[i].fd >= 0)

@@ -32,22 +32,17 @@ static enum mu_join_verdict keep(void *arg, uint32_t connection, const struct mu
     return MU_JOIN_LATER;
 }
 
-static bool are_waiting(void *arg)
+static bool are_up(unsigned wanted)
 {
-    return num_waiting == *(unsigned *)arg;
-}
-
-static bool are_up(void *arg)
-{
-    for (unsigned i = 0; i < *(unsigned *)arg; i++)
+    for (unsigned i = 0; i < wanted; i++)
         if (!followers[i].is_up[0] || !leader.is_up[i + 1])
             return false;
     return true;
 }
 
-static bool have_echo(void *arg)
+static bool have_echo(unsigned wanted)
 {
-    for (unsigned i = 0; i < *(unsigned *)arg; i++)
+    for (unsigned i = 0; i < wanted; i++)
         if (followers[i].frames != 1)
             return false;
     return true;
@@ -79,7 +74,7 @@ static void come_all(unsigned count, const uint8_t *key, uint32_t star_hosts)
         followers[i].options.num_hosts = 1;
         end_connect(&followers[i], &leader, i + 1);
     }
-    ends_until(all, count + 1, are_waiting, &count, "all wait");
+    ends_await(all, count + 1, num_waiting == count, "all wait");
     is_met = true;
     for (unsigned i = 1; i <= count; i++) {
         struct mu_pack welcome = {0};
@@ -88,14 +83,14 @@ static void come_all(unsigned count, const uint8_t *key, uint32_t star_hosts)
         mu_link_welcome(leader.link, waiting[i], i, welcome.bytes, welcome.len);
         mu_pack_done(&welcome);
     }
-    ends_until(all, count + 1, are_up, &count, "all are up");
+    ends_await(all, count + 1, are_up(count), "all are up");
     for (unsigned i = 1; i <= count; i++)
         behind += mu_link_relay_of(leader.link, i) != 0;
     /* in time all; whoever was late comes directly */
     assert_true(star_hosts && count + 1 > star_hosts ? behind > count / 2 : behind == 0);
     for (unsigned i = 0; i < count; i++)
         assert_true(mu_link_send(followers[i].link, 0, 16, bytes, i * 190));
-    ends_until(all, count + 1, have_echo, &count, "all have their echo");
+    ends_await(all, count + 1, have_echo(count), "all have their echo");
     for (unsigned i = 0; i < count; i++)
         assert_int_equal(followers[i].last_len, i * 190);
     if (!star_hosts)

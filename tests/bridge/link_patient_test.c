@@ -28,12 +28,6 @@
 static struct end leader, follower;
 static struct end *const all[] = {&leader, &follower};
 
-static bool both_up(void *arg)
-{
-    (void)arg;
-    return leader.is_up[3] && follower.is_up[0];
-}
-
 static int setup(void)
 {
     end_init(&leader);
@@ -41,7 +35,7 @@ static int setup(void)
     leader.options.timeout_ns = follower.options.timeout_ns = TIMEOUT_NS;
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
-    ends_until(all, 2, both_up, NULL, "both are up");
+    ends_await(all, 2, leader.is_up[3] && follower.is_up[0], "both are up");
     return 0;
 }
 
@@ -72,30 +66,6 @@ static void cut(bool is_cut)
         assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none), 0);
 }
 
-static bool is_old(void *arg)
-{
-    (void)arg;
-    return info().tcpi_last_ack_recv > 2 * (TIMEOUT_NS / 1000000u) + 100;
-}
-
-static bool is_sent_again(void *arg)
-{
-    (void)arg;
-    return follower.downs || info().tcpi_retransmits > 0;
-}
-
-static bool has_come(void *arg)
-{
-    (void)arg;
-    return follower.downs || leader.frames == 1;
-}
-
-static bool is_down(void *arg)
-{
-    (void)arg;
-    return follower.downs > 0;
-}
-
 /* Stopped, and silent for longer than a host may be silent that was asked; then something is sent, and lost. */
 static void lose_one(void)
 {
@@ -106,10 +76,10 @@ static void lose_one(void)
         assert_int_equal(setsockopt(all[i]->link->peers->fd, SOL_SOCKET, SO_KEEPALIVE, &zero, sizeof zero), 0);
     mu_link_be_patient(leader.link, true, mu_now());
     mu_link_be_patient(follower.link, true, mu_now());
-    ends_until(all, 2, is_old, NULL, "the last answer is old");
+    ends_await(all, 2, info().tcpi_last_ack_recv > 2 * (TIMEOUT_NS / 1000000u) + 100, "the last answer is old");
     cut(true);
     assert_true(mu_link_send(follower.link, 0, 100, "word", 4));
-    ends_until(all, 2, is_sent_again, NULL, "it is sent again");
+    ends_await(all, 2, follower.downs || info().tcpi_retransmits > 0, "it is sent again");
     assert_int_equal(follower.downs, 0);
 }
 
@@ -117,7 +87,7 @@ TEST_WITH(a_packet_that_is_lost_behind_a_silence_is_sent_again, setup, teardown)
 {
     lose_one();
     cut(false);
-    ends_until(all, 2, has_come, NULL, "it has come");
+    ends_await(all, 2, follower.downs || leader.frames == 1, "it has come");
     assert_int_equal(follower.downs, 0);
     assert_int_equal(leader.frames, 1);
 }
@@ -125,7 +95,7 @@ TEST_WITH(a_packet_that_is_lost_behind_a_silence_is_sent_again, setup, teardown)
 TEST_WITH(a_host_that_answers_nothing_is_out_of_reach, setup, teardown)
 {
     lose_one();
-    ends_until(all, 2, is_down, NULL, "its silence is noticed");
+    ends_await(all, 2, follower.downs > 0, "its silence is noticed");
     assert_string_equal(follower.why, "its host does not answer what was sent");
 }
 

@@ -39,24 +39,21 @@ static void begin(void)
     }
 }
 
-static bool is_up(void *arg)
+static bool is_up(uint32_t host)
 {
-    uint32_t host = *(uint32_t *)arg;
-
     return leader.is_up[host] && (!followers[host].link || followers[host].is_up[0]);
 }
 
-static bool are_up(void *arg)
+static bool are_up(uint32_t wanted)
 {
-    for (uint32_t i = 1; i <= *(uint32_t *)arg; i++)
-        if (!is_up(&i))
+    for (uint32_t i = 1; i <= wanted; i++)
+        if (!is_up(i))
             return false;
     return true;
 }
 
-static bool relays_listen(void *arg)
+static bool relays_listen(void)
 {
-    (void)arg;
     for (uint32_t i = 1; i <= RELAYS; i++)
         if (!leader.link->hosts[i].peer || !leader.link->hosts[i].peer->branch ||
             !leader.link->hosts[i].peer->branch->listens)
@@ -68,63 +65,44 @@ static void come(uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i <= last; i++)
         end_connect(&followers[i], &leader, i);
-    ends_until(all, last + 1, are_up, &last, "they are up");
-}
-
-static bool cannot_listen(void *arg)
-{
-    (void)arg;
-    return leader.link->hosts[1].cannot_listen;
-}
-
-static bool is_down(void *arg)
-{
-    return !leader.is_up[*(uint32_t *)arg];
+    ends_await(all, last + 1, are_up(last), "they are up");
 }
 
 TEST(who_cannot_relay_and_comes_again_is_not_kept_in_a_circle)
 {
     uint8_t frame[200], port[4] = {0};
-    uint32_t one = 1, two = 2;
     int first, second, again;
 
     begin();
     first = end_socket(&leader);
     end_write(first, frame, end_join_frame(frame, 1));
     end_write(first, frame, end_frame(frame, MU_FRAME_RELAY, 1, port, sizeof port));
-    ends_until(all, 1, cannot_listen, NULL, "host 1 says that it cannot relay");
+    ends_await(all, 1, leader.link->hosts[1].cannot_listen, "host 1 says that it cannot relay");
     close(first);
-    ends_until(all, 1, is_down, &one, "host 1 is down");
+    ends_await(all, 1, !leader.is_up[1], "host 1 is down");
     second = end_socket(&leader); /* asked to relay, and does not answer yet */
     end_write(second, frame, end_join_frame(frame, 2));
-    ends_until(all, 1, is_up, &two, "host 2 is up");
+    ends_await(all, 1, is_up(2), "host 2 is up");
     again = end_socket(&leader);
     end_write(again, frame, end_join_frame(frame, 1));
-    ends_until(all, 1, is_up, &one, "host 1 is up again, when host 2 has not answered in time");
+    ends_await(all, 1, is_up(1), "host 1 is up again, when host 2 has not answered in time");
     close(second);
     close(again);
     ends_free(all, 1);
 }
 
-static bool is_on_the_way(void *arg)
-{
-    (void)arg;
-    return followers[3].link->moving != NULL;
-}
-
 TEST(who_is_on_the_way_to_relays_that_go_is_taken_as_it_is)
 {
-    uint32_t three = 3;
 
     begin();
     come(1, RELAYS);
-    ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
+    ends_await(all, RELAYS + 1, relays_listen(), "the relays listen");
     all[1] = all[2] = &leader; /* they are stopped: the kernel alone takes who connects to them */
     end_connect(&followers[3], &leader, 3);
-    ends_until(all, 4, is_on_the_way, NULL, "host 3 is told to move");
+    ends_await(all, 4, followers[3].link->moving != NULL, "host 3 is told to move");
     for (uint32_t i = 1; i <= RELAYS; i++)
         mu_peer_close(leader.link->hosts[i].peer, MU_LINK_QUIET, "nothing was heard of it");
-    ends_until(all, 4, is_up, &three, "host 3 is up");
+    ends_await(all, 4, is_up(3), "host 3 is up");
     assert_int_equal(mu_link_relay_of(leader.link, 3), 0);
     assert_int_equal(followers[3].downs, 0);
     assert_string_equal(leader.said, ""); /* not when it had waited as long as it may, and said so */
@@ -144,18 +122,6 @@ static enum mu_join_verdict keep(void *arg, uint32_t connection, const struct mu
     return MU_JOIN_LATER;
 }
 
-static bool have_met(void *arg)
-{
-    (void)arg;
-    return meeting.count == HOSTS - 1;
-}
-
-static bool is_one_listening(void *arg)
-{
-    (void)arg;
-    return leader.link->hosts[1].peer->branch && leader.link->hosts[1].peer->branch->listens;
-}
-
 TEST(the_first_relay_that_listens_gets_no_more_than_its_part)
 {
     uint32_t last = HOSTS - 1, behind[HOSTS] = {0};
@@ -167,15 +133,16 @@ TEST(the_first_relay_that_listens_gets_no_more_than_its_part)
     leader.link->options.events.join = keep;
     for (uint32_t i = 1; i < HOSTS; i++)
         end_connect(&followers[i], &leader, i);
-    ends_until(all, HOSTS, have_met, NULL, "all want to join");
+    ends_await(all, HOSTS, meeting.count == HOSTS - 1, "all want to join");
     meeting.over = true;
     mu_pack_text(&welcome, "welcome");
     for (uint32_t i = 1; i < HOSTS; i++)
         mu_link_welcome(leader.link, meeting.connections[i], i, welcome.bytes, welcome.len);
     mu_link_flush(leader.link);
     mu_pack_done(&welcome);
-    ends_until(all, 2, is_one_listening, NULL, "host 1 listens, and nobody else has had a turn");
-    ends_until(all, HOSTS, are_up, &last, "all are up");
+    ends_await(all, 2, leader.link->hosts[1].peer->branch && leader.link->hosts[1].peer->branch->listens,
+               "host 1 listens, and nobody else has had a turn");
+    ends_await(all, HOSTS, are_up(last), "all are up");
     for (uint32_t i = 1; i < HOSTS; i++)
         behind[mu_link_relay_of(leader.link, i)]++;
     for (uint32_t i = 1; i <= RELAYS; i++)
@@ -183,31 +150,31 @@ TEST(the_first_relay_that_listens_gets_no_more_than_its_part)
     ends_free(all, HOSTS);
 }
 
-static bool come_otherwise(void *arg)
+static bool come_otherwise(uint32_t wanted)
 {
     for (uint32_t i = 2; i < HOSTS; i++)
-        if (!leader.is_up[i] || !followers[i].is_up[0] || mu_link_relay_of(leader.link, i) == *(uint32_t *)arg)
+        if (!leader.is_up[i] || !followers[i].is_up[0] || mu_link_relay_of(leader.link, i) == wanted)
             return false;
     return true;
 }
 
-static bool is_answered(void *arg)
+static bool is_answered(int wanted)
 {
     uint8_t byte;
 
-    return recv(*(int *)arg, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN || !leader.is_up[1];
+    return recv(wanted, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN || !leader.is_up[1];
 }
 
 TEST(who_relays_no_more_passes_nothing_on)
 {
     struct end door;
     uint8_t frame[200];
-    uint32_t one = 1, last = HOSTS - 1, downs;
+    uint32_t last = HOSTS - 1, downs;
     int fd;
 
     begin();
     come(1, RELAYS);
-    ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
+    ends_await(all, RELAYS + 1, relays_listen(), "the relays listen");
     come(RELAYS + 1, HOSTS - 1);
     mu_peer_close(leader.link->hosts[1].peer, MU_LINK_QUIET, "broken by the test");
     for (int i = 0; i < 3; i++) { /* those behind it are told, and it has not yet come again */
@@ -215,15 +182,15 @@ TEST(who_relays_no_more_passes_nothing_on)
         mu_link_turn(leader.link, mu_now());
     }
     all[1] = &leader;
-    ends_until(all, HOSTS, come_otherwise, &one, "the others have come without it");
+    ends_await(all, HOSTS, come_otherwise(1), "the others have come without it");
     all[1] = &followers[1];
-    ends_until(all, HOSTS, are_up, &last, "it has come again");
+    ends_await(all, HOSTS, are_up(last), "it has come again");
     assert_non_null(followers[1].link->relay); /* it still listens */
     downs = followers[1].downs;
     door = (struct end){.link = followers[1].link->relay->down};
     fd = end_socket(&door);
     end_write(fd, frame, end_join_frame(frame, 0));
-    ends_until(all, HOSTS, is_answered, &fd, "who knocks is answered");
+    ends_await(all, HOSTS, is_answered(fd), "who knocks is answered");
     close(fd);
     assert_int_equal(followers[1].downs, downs);
     assert_true(leader.is_up[1]);
@@ -238,7 +205,7 @@ TEST(a_silent_leader_is_not_heard_of_behind_a_relay)
 
     begin();
     come(1, RELAYS);
-    ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
+    ends_await(all, RELAYS + 1, relays_listen(), "the relays listen");
     come(RELAYS + 1, HOSTS - 1);
     all[0] = &followers[1];
     silent = mu_now() + followers[3].ahead;

@@ -30,30 +30,9 @@ static int teardown(void)
     return 0;
 }
 
-static bool both_up(void *arg)
+static bool both_up(void)
 {
-    (void)arg;
     return leader.is_up[3] && follower.is_up[0];
-}
-
-static bool second_up(void *arg)
-{
-    (void)arg;
-    return leader.is_up[5] && second.is_up[0];
-}
-
-static bool refused(void *arg)
-{
-    const struct end *e = arg;
-
-    return e->refusals > 0;
-}
-
-static bool has_said(void *arg)
-{
-    const struct end *e = arg;
-
-    return e->said[0] != 0;
 }
 
 static void meet(void)
@@ -61,7 +40,7 @@ static void meet(void)
     if (!leader.link)
         end_listen(&leader);
     end_connect(&follower, &leader, 3);
-    ends_until(all, 3, both_up, NULL, "both are up");
+    ends_await(all, 3, both_up(), "both are up");
     assert_string_equal(leader.join.host, "host-3");
     assert_int_equal(leader.join.num_tasks, 2);
 }
@@ -77,16 +56,10 @@ static void others_go_on(const uint8_t *key)
 {
     second.options.key = key;
     end_connect(&second, &leader, 5);
-    ends_until(all, 3, second_up, NULL, "another host is up");
+    ends_await(all, 3, leader.is_up[5] && second.is_up[0], "another host is up");
 }
 
 /* ---- parting ---- */
-
-static bool has_heard_leaving(void *arg)
-{
-    (void)arg;
-    return follower.lefts == 1;
-}
 
 /* It answers whatever comes by a reset then, and has said something before. */
 TEST_WITH(what_was_said_is_heard_though_who_said_it_is_gone, setup, teardown)
@@ -102,7 +75,7 @@ TEST_WITH(what_was_said_is_heard_though_who_said_it_is_gone, setup, teardown)
             mu_link_send(follower.link, 0, 16, "x", 1);
             mu_link_flush(follower.link);
         }
-        ends_until(all, 3, has_heard_leaving, NULL, "its leaving is heard");
+        ends_await(all, 3, follower.lefts == 1, "its leaving is heard");
         assert_int_equal(follower.frames, 1);
         assert_int_equal(follower.downs, 0);
         mu_link_free(follower.link);
@@ -111,11 +84,6 @@ TEST_WITH(what_was_said_is_heard_though_who_said_it_is_gone, setup, teardown)
 }
 
 /* ---- talking ---- */
-
-static bool has_echo(void *arg)
-{
-    return follower.frames == *(uint64_t *)arg;
-}
 
 static const size_t lengths[] = {0, 1, 15, 16359, 16360, 16368, 16384, 65535, 65536, 65537, 200000, 3 << 20};
 static const size_t heads[] = {40, 65520, 65535, 65536, 65537, 131072, 199999, 1 << 20};
@@ -139,7 +107,7 @@ static void talk_in_slices(const uint8_t *bytes, size_t most, uint64_t *sent, ui
         for (size_t i = 0; i<len; i += len> 100000 ? 997 : 1)
             *sum = *sum * 31 + bytes[i];
     }
-    ends_until(all, 3, has_echo, sent, "all has come back, from where it lies");
+    ends_await(all, 3, follower.frames == *sent, "all has come back, from where it lies");
     assert_int_equal(blob->holders, 1);
     mu_blob_drop(blob);
 }
@@ -159,7 +127,7 @@ static void talk(void)
         for (size_t i = 0; i<lengths[n]; i += lengths[n]> 100000 ? 997 : 1)
             sum = sum * 31 + bytes[i];
     }
-    ends_until(all, 3, has_echo, &sent, "all has come back");
+    ends_await(all, 3, follower.frames == sent, "all has come back");
     for (size_t n = 0; n < sizeof heads / sizeof heads[0]; n++)
         talk_in_slices(bytes, heads[n], &sent, &sum);
     assert_int_equal(follower.sum, sum);
@@ -213,7 +181,7 @@ TEST_WITH(by_name, setup, teardown)
     snprintf(address, sizeof address, "localhost%s", strrchr(mu_link_address(leader.link), ':'));
     follower.options.address = address;
     end_connect(&follower, NULL, 3);
-    ends_until(all, 3, both_up, NULL, "both are up");
+    ends_await(all, 3, both_up(), "both are up");
 }
 
 TEST_WITH(without_a_host_a_leader_with_a_key_listens_everywhere, setup, teardown)
@@ -226,14 +194,13 @@ TEST_WITH(without_a_host_a_leader_with_a_key_listens_everywhere, setup, teardown
     snprintf(address, sizeof address, "127.0.0.1%s", strrchr(mu_link_address(leader.link), ':'));
     follower.options.address = address;
     end_connect(&follower, NULL, 3);
-    ends_until(all, 3, both_up, NULL, "both are up");
+    ends_await(all, 3, both_up(), "both are up");
 }
 
-static bool has_rtt(void *arg)
+static bool has_rtt(void)
 {
     struct mu_link_stats a, b;
 
-    (void)arg;
     return mu_link_stats(leader.link, 3, &a) && mu_link_stats(follower.link, 0, &b) && a.rtt_ns && b.rtt_ns;
 }
 
@@ -242,7 +209,7 @@ TEST_WITH(counts_what_went_over_it, setup, teardown)
     struct mu_link_stats a, b;
 
     meet();
-    ends_until(all, 3, has_rtt, NULL, "the round trip is known on both sides");
+    ends_await(all, 3, has_rtt(), "the round trip is known on both sides");
     mu_link_stats(leader.link, 3, &a);
     mu_link_stats(follower.link, 0, &b);
     assert_true(a.rtt_min_ns && a.rtt_min_ns <= a.rtt_ns);
@@ -266,9 +233,8 @@ static uint64_t frames_in(const struct end *e, uint32_t host)
 
 static uint64_t first[2]; /* how many frames each had heard */
 
-static bool have_heard(void *arg)
+static bool have_heard(void)
 {
-    (void)arg;
     return frames_in(&leader, 3) == first[0] + 2 && frames_in(&follower, 0) == first[1] + 2;
 }
 
@@ -279,22 +245,22 @@ TEST_WITH(who_is_asked_asks_along_and_nobody_wakes_up_for_it, setup, teardown)
     const uint64_t period = leader.options.timeout_ns / 4;
 
     meet();
-    ends_until(all, 3, has_rtt, NULL, "the round trip is known on both sides");
+    ends_await(all, 3, has_rtt(), "the round trip is known on both sides");
     first[0] = frames_in(&leader, 3);
     first[1] = frames_in(&follower, 0);
     leader.ahead += period - period / 10;
     follower.ahead += period / 2 + period / 10;
     mu_link_beat(leader.link, mu_now() + leader.ahead);
     mu_link_flush(leader.link);
-    ends_until(all, 3, have_heard, NULL, "each has asked and answered");
+    ends_await(all, 3, have_heard(), "each has asked and answered");
     for (int i = 0; i < 3; i++)
         ends_turn(all, 3);
-    assert_true(have_heard(NULL));
+    assert_true(have_heard());
     for (int i = 0; i < 2; i++)
         assert_true(mu_link_next(all[i]->link) > mu_now() + all[i]->ahead + period / 2);
     mu_link_beat(leader.link, mu_now() + leader.ahead); /* not yet */
     ends_turn(all, 3);
-    assert_true(have_heard(NULL));
+    assert_true(have_heard());
 }
 
 /* ---- refusals ---- */
@@ -305,8 +271,8 @@ TEST_WITH(another_key_is_refused, setup, teardown)
     follower.options.key = end_other_key;
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
-    ends_until(all, 3, refused, &follower, "the follower is refused");
-    ends_until(all, 3, has_said, &leader, "the leader says so");
+    ends_await(all, 3, follower.refusals > 0, "the follower is refused");
+    ends_await(all, 3, leader.said[0] != 0, "the leader says so");
     assert_contains(follower.why, "has another key than this host");
     assert_contains(leader.said, "refused a connection from 127.0.0.1:");
     assert_contains(leader.said, "has another key than this host");
@@ -319,7 +285,7 @@ TEST_WITH(no_key_where_one_is_needed_is_refused, setup, teardown)
     leader.options.key = end_key;
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
-    ends_until(all, 3, refused, &follower, "the follower is refused");
+    ends_await(all, 3, follower.refusals > 0, "the follower is refused");
     assert_contains(follower.why, "it came in the clear, and this job has a key");
     assert_contains(leader.said, "it came in the clear, and this job has a key");
     others_go_on(end_key);
@@ -330,7 +296,7 @@ TEST_WITH(a_key_where_there_is_none_is_refused, setup, teardown)
     follower.options.key = end_key;
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
-    ends_until(all, 3, refused, &follower, "the follower is refused");
+    ends_await(all, 3, follower.refusals > 0, "the follower is refused");
     assert_contains(follower.why, "does not speak TLS: is it there without a key");
     assert_contains(leader.said, "speaks TLS, and here there is no key");
     others_go_on(NULL);
@@ -343,7 +309,7 @@ TEST_WITH(certificates_of_others_are_refused, setup, teardown)
     certificates_use(&follower.options, "foreign");
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
-    ends_until(all, 3, refused, &follower, "the follower is refused");
+    ends_await(all, 3, follower.refusals > 0, "the follower is refused");
     assert_contains(follower.why, "was not believed by its certificate");
 }
 
@@ -354,7 +320,7 @@ TEST_WITH(a_leader_of_another_name_is_refused, setup, teardown)
     certificates_use(&follower.options, "good");
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
-    ends_until(all, 3, refused, &follower, "the follower is refused");
+    ends_await(all, 3, follower.refusals > 0, "the follower is refused");
     assert_contains(follower.why, "was not believed by its certificate");
 }
 
@@ -363,7 +329,7 @@ TEST_WITH(the_owners_refusal_is_read_on_both_sides, setup, teardown)
     leader.verdict = MU_JOIN_REFUSED;
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
-    ends_until(all, 3, refused, &follower, "the follower is refused");
+    ends_await(all, 3, follower.refusals > 0, "the follower is refused");
     assert_contains(follower.why, "refused this host: the owner does not like host host-3");
     assert_contains(leader.said, "refused host host-3 (127.0.0.1:");
     assert_int_equal(leader.gones, 0);
@@ -401,7 +367,7 @@ TEST_WITH(another_job_is_refused, setup, teardown)
     end_listen(&leader);
     snprintf(follower.options.join.job, sizeof follower.options.join.job, "another");
     end_connect(&follower, &leader, 3);
-    ends_until(all, 3, refused, &follower, "the follower is refused");
+    ends_await(all, 3, follower.refusals > 0, "the follower is refused");
     assert_contains(follower.why, "it belongs to job 'another'");
     others_go_on(NULL);
 }
@@ -410,7 +376,7 @@ TEST_WITH(a_place_beyond_the_last_is_refused, setup, teardown)
 {
     end_listen(&leader);
     end_connect(&follower, &leader, END_HOSTS);
-    ends_until(all, 3, refused, &follower, "the follower is refused");
+    ends_await(all, 3, follower.refusals > 0, "the follower is refused");
     assert_contains(follower.why, "a place that the job does not have");
     others_go_on(NULL);
 }
@@ -428,7 +394,7 @@ TEST_WITH(off_loopback_nobody_listens_or_connects_without_a_key, setup, teardown
     end_listen(&leader);
     follower.options.address = "192.0.2.1:4711"; /* for documentation: nobody has it */
     end_connect(&follower, NULL, 3);
-    ends_until(all, 3, refused, &follower, "the follower is refused");
+    ends_await(all, 3, follower.refusals > 0, "the follower is refused");
     assert_contains(follower.why, "the leader (192.0.2.1:4711) is not on this host, and there is neither a key nor");
 }
 
@@ -470,7 +436,7 @@ TEST_WITH(a_name_that_does_not_resolve_is_named, setup, teardown)
     follower.options.address = "no..such.host:4711";
     follower.options.patience_ns = 50000000;
     end_connect(&follower, NULL, 3);
-    ends_until(all, 3, refused, &follower, "it gives up");
+    ends_await(all, 3, follower.refusals > 0, "it gives up");
     assert_contains(follower.why, "the leader (no..such.host:4711) could not be reached for");
     assert_contains(follower.why, "the name 'no..such.host' does not resolve");
 }

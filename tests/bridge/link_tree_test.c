@@ -27,17 +27,16 @@ static struct mu_link *below(uint32_t relay)
     return followers[relay].link->relay->down;
 }
 
-static bool are_up(void *arg)
+static bool are_up(uint32_t wanted)
 {
-    for (uint32_t i = 1; i <= *(uint32_t *)arg; i++)
+    for (uint32_t i = 1; i <= wanted; i++)
         if (followers[i].link && (!followers[i].is_up[0] || !leader.is_up[i]))
             return false;
     return true;
 }
 
-static bool relays_listen(void *arg)
+static bool relays_listen(void)
 {
-    (void)arg;
     for (uint32_t i = 1; i <= RELAYS; i++)
         if (!leader.link->hosts[i].peer || !leader.link->hosts[i].peer->branch ||
             !leader.link->hosts[i].peer->branch->listens)
@@ -67,14 +66,14 @@ static void come(uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i <= last; i++)
         end_connect(&followers[i], &leader, i);
-    ends_until(all, last + 1, are_up, &last, "all are up");
+    ends_await(all, last + 1, are_up(last), "all are up");
 }
 
 static void come_all(const uint8_t *key, size_t queue_bytes)
 {
     begin(key, queue_bytes);
     come(1, RELAYS);
-    ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
+    ends_await(all, RELAYS + 1, relays_listen(), "the relays listen");
     come(RELAYS + 1, HOSTS - 1);
     for (uint32_t i = 1; i < HOSTS; i++) {
         uint32_t relay = mu_link_relay_of(leader.link, i);
@@ -89,10 +88,10 @@ static void come_all(const uint8_t *key, size_t queue_bytes)
 
 /* ---- frames ---- */
 
-static bool have_echo(void *arg)
+static bool have_echo(uint64_t wanted)
 {
     for (uint32_t i = 1; i < HOSTS; i++)
-        if (followers[i].link && followers[i].frames < *(uint64_t *)arg)
+        if (followers[i].link && followers[i].frames < wanted)
             return false;
     return true;
 }
@@ -101,7 +100,7 @@ static void echo(uint64_t so_many)
 {
     uint64_t want = so_many;
 
-    ends_until(all, HOSTS, have_echo, &want, "all have their echo");
+    ends_await(all, HOSTS, have_echo(want), "all have their echo");
 }
 
 static void pass_messages_of_all_lengths(const uint8_t *key)
@@ -193,9 +192,8 @@ TEST(each_host_keeps_its_order)
     ends_free(all, HOSTS);
 }
 
-static bool are_measured(void *arg)
+static bool are_measured(void)
 {
-    (void)arg;
     for (uint32_t i = 1; i < HOSTS; i++) {
         struct mu_link_stats s;
 
@@ -212,7 +210,7 @@ static bool are_measured(void *arg)
 TEST(round_trips_are_those_of_the_whole_way)
 {
     come_all(NULL, 0);
-    ends_until(all, HOSTS, are_measured, NULL, "all round trips are measured, and longer than the relay's");
+    ends_await(all, HOSTS, are_measured(), "all round trips are measured, and longer than the relay's");
     for (uint32_t i = 1; i < HOSTS; i++)
         assert_int_equal(followers[i].downs, 0);
     ends_free(all, HOSTS);
@@ -233,10 +231,8 @@ static void kill_relay(uint32_t relay)
     all[relay] = &followers[0]; /* takes no turns any more */
 }
 
-static bool have_come_again(void *arg)
+static bool have_come_again(uint32_t gone)
 {
-    uint32_t gone = *(uint32_t *)arg;
-
     for (uint32_t i = RELAYS + 1; i < HOSTS; i++)
         if (!followers[i].is_up[0] || !leader.is_up[i] || mu_link_relay_of(leader.link, i) == gone)
             return false;
@@ -249,7 +245,7 @@ static void behind_a_relay_that_dies_all_come_again(const uint8_t *key)
 
     come_all(key, 0);
     kill_relay(gone);
-    ends_until(all, HOSTS, have_come_again, &gone, "all behind the dead relay have come again");
+    ends_await(all, HOSTS, have_come_again(gone), "all behind the dead relay have come again");
     for (uint32_t i = RELAYS + 1; i < HOSTS; i++) {
         moved += followers[i].ups == 2;
         assert_true(followers[i].ups == 1 || followers[i].ups == 2);
@@ -287,13 +283,6 @@ static void *free_link(void *arg)
     return NULL;
 }
 
-static bool is_left(void *arg)
-{
-    uint32_t gone = *(uint32_t *)arg;
-
-    return leader.lefts == 1 && have_come_again(&gone);
-}
-
 TEST(a_relay_that_leaves_takes_nobody_with_it)
 {
     uint32_t gone = 1;
@@ -302,7 +291,8 @@ TEST(a_relay_that_leaves_takes_nobody_with_it)
     come_all(end_key, 0);
     all[gone] = &followers[0];
     assert_int_equal(pthread_create(&thread, NULL, free_link, &followers[gone]), 0);
-    ends_until(all, HOSTS, is_left, &gone, "the relay has left, and all behind it have come again");
+    ends_await(all, HOSTS, leader.lefts == 1 && have_come_again(gone),
+               "the relay has left, and all behind it have come again");
     pthread_join(thread, NULL);
     followers[gone].link = NULL;
     for (uint32_t i = RELAYS + 1; i < HOSTS; i++)
@@ -311,9 +301,8 @@ TEST(a_relay_that_leaves_takes_nobody_with_it)
     ends_free(all, HOSTS);
 }
 
-static bool all_have_heard(void *arg)
+static bool all_have_heard(void)
 {
-    (void)arg;
     for (uint32_t i = 1; i < HOSTS; i++)
         if (followers[i].lefts != 1 || followers[i].frames != 1)
             return false;
@@ -328,7 +317,7 @@ TEST(what_the_leader_says_last_reaches_all)
     for (uint32_t i = 1; i < HOSTS; i++)
         assert_true(mu_link_send(leader.link, i, 40, "it is over", 10));
     assert_int_equal(pthread_create(&thread, NULL, free_link, &leader), 0);
-    ends_until(all + 1, HOSTS - 1, all_have_heard, NULL, "all have heard that the leader has left");
+    ends_await(all + 1, HOSTS - 1, all_have_heard(), "all have heard that the leader has left");
     pthread_join(thread, NULL);
     ends_free(all + 1, HOSTS - 1);
 }
@@ -349,20 +338,14 @@ TEST(a_host_that_leaves_has_left)
     ends_free(all, HOSTS - 1);
 }
 
-static bool is_up_again(void *arg)
-{
-    uint32_t host = *(uint32_t *)arg;
-
-    return followers[host].ups == 2 && followers[host].is_up[0] && leader.is_up[host];
-}
-
 TEST(one_that_the_leader_drops_comes_again)
 {
     uint32_t last = HOSTS - 1;
 
     come_all(end_key, 0);
     mu_link_drop(leader.link, last, "it said something wrong");
-    ends_until(all, HOSTS, is_up_again, &last, "it has come again");
+    ends_await(all, HOSTS, followers[last].ups == 2 && followers[last].is_up[0] && leader.is_up[last],
+               "it has come again");
     assert_non_null(strstr(followers[last].why, "dropped the connection: it said something wrong"));
     assert_string_equal(leader.why, "it said something wrong");
     assert_int_equal(leader.downs, 1);
@@ -377,7 +360,7 @@ TEST(a_relay_that_nobody_reaches_is_done_without)
 {
     begin(NULL, 0);
     come(1, RELAYS);
-    ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
+    ends_await(all, RELAYS + 1, relays_listen(), "the relays listen");
     for (uint32_t i = 1; i <= RELAYS; i++) {
         close(below(i)->listener);
         below(i)->listener = -1;
@@ -393,11 +376,10 @@ TEST(a_relay_that_nobody_reaches_is_done_without)
 
 TEST(a_relay_that_does_not_answer_is_waited_for_a_while)
 {
-    uint32_t three = 3;
 
     begin(NULL, 0);
     come(1, RELAYS);
-    ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
+    ends_await(all, RELAYS + 1, relays_listen(), "the relays listen");
     all[1] = all[2] = &followers[0];
     end_connect(&followers[3], &leader, 3);
     for (int i = 0; i < 2000 && !followers[3].link->moving; i++)
@@ -407,7 +389,7 @@ TEST(a_relay_that_does_not_answer_is_waited_for_a_while)
     for (int i = 0; i < 3; i++, ends_turn(all, 4)) /* in steps that do not look like a sleep */
         followers[3].ahead += 4000000000u;
     all[1] = all[2] = all[3];
-    ends_until(all, 4, are_up, &three, "host 3 is up");
+    ends_await(all, 4, are_up(3), "host 3 is up");
     assert_int_equal(mu_link_relay_of(leader.link, 3), 0);
     all[1] = &followers[1];
     all[2] = &followers[2];
@@ -484,21 +466,21 @@ TEST(strangers_at_a_relay_harm_nobody)
     ends_free(all, HOSTS);
 }
 
-static bool has_ended(void *arg)
+static bool has_ended(uint32_t wanted)
 {
     struct mu_link_peer *p = below(1)->peers;
 
     for (; p; p = p->next)
-        if (p->connection == *(uint32_t *)arg && p->state != MU_LINK_ENDING)
+        if (p->connection == wanted && p->state != MU_LINK_ENDING)
             return false;
     return true;
 }
 
-static bool by_hand_is_up(void *arg)
+static bool by_hand_is_up(uint32_t *connection)
 {
     struct mu_link_peer *p = below(1)->peers; /* the newest is first */
 
-    *(uint32_t *)arg = p->connection;
+    *connection = p->connection;
     return p->state == MU_LINK_UP && strcmp(p->name, "by-hand") == 0;
 }
 
@@ -515,11 +497,11 @@ TEST(a_host_speaks_for_itself_alone)
         int fd = knock_at(1);
 
         end_write(fd, frame, end_join_frame(frame, 0)); /* a place that nobody has here */
-        ends_until(all, HOSTS, by_hand_is_up, &connection, "the one by hand is up");
+        ends_await(all, HOSTS, by_hand_is_up(&connection), "the one by hand is up");
         assert_true(leader.is_up[0]);
         said[3] = (uint8_t)below(1)->peers->next->connection; /* a sibling's channel */
         end_write(fd, frame, end_frame(frame, types[n], 1, said, 20));
-        ends_until(all, HOSTS, has_ended, &connection, "it is sent away");
+        ends_await(all, HOSTS, has_ended(connection), "it is sent away");
         close(fd);
         while (leader.is_up[0])
             ends_turn(all, HOSTS);
@@ -527,11 +509,6 @@ TEST(a_host_speaks_for_itself_alone)
         still_fine(&frames);
     }
     ends_free(all, HOSTS);
-}
-
-static bool is_refused(void *arg)
-{
-    return ((struct end *)arg)->refusals > 0;
 }
 
 TEST(another_key_opens_no_relay)
@@ -549,7 +526,7 @@ TEST(another_key_opens_no_relay)
     stranger.options.key = end_other_key;
     stranger.options.num_hosts = 1;
     end_connect(&stranger, &door, 3);
-    ends_until(both, HOSTS + 1, is_refused, &stranger, "the stranger is refused");
+    ends_await(both, HOSTS + 1, stranger.refusals > 0, "the stranger is refused");
     assert_non_null(strstr(stranger.why, "has another key"));
     assert_int_equal(stranger.ups, 0);
     assert_non_null(strstr(followers[1].said, "has another key"));

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 static struct test_entry *listed;
 static size_t count;
@@ -73,6 +74,37 @@ int test_run(int (*before)(void), int (*after)(void))
                                      after ? all_after : NULL);
     free(tests);
     return failed;
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+void (*test_await_report)(void);
+
+void test_pause(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 500000}, NULL); /* sleep: between two looks at a state */
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t test_patience(void)
+{
+    return now_ns() + 60000000000u;
+}
+
+bool test_is_over(uint64_t until)
+{
+    if (now_ns() <= until)
+        return false;
+    if (test_await_report)
+        test_await_report();
+    return true;
 }
 
 /* A program's own takes precedence. */

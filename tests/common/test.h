@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -39,5 +40,24 @@ void test_list(struct test_entry *entry);
 
 /* Runs all that are listed: cmocka's exit status. */
 int test_run(int (*before)(void), int (*after)(void));
+
+/*
+ * Waits for a condition; after a minute the test fails with what was awaited, as printf() has it. Between two looks
+ * `step` brings the condition about, or lets time pass: await() sleeps for a moment.
+ */
+#define await(condition, ...) await_by(test_pause(), condition, __VA_ARGS__)
+#define await_by(step, condition, ...)                                                                                 \
+    do {                                                                                                               \
+        for (uint64_t until_ = test_patience(); !(condition);) {                                                       \
+            if (test_is_over(until_))                                                                                  \
+                fail_msg("after a minute still not so: " __VA_ARGS__);                                                 \
+            step;                                                                                                      \
+        }                                                                                                              \
+    } while (0)
+void test_pause(void);
+uint64_t test_patience(void);
+/* Says what else is known then: test_await_report(), if it is set. */
+bool test_is_over(uint64_t until);
+extern void (*test_await_report)(void);
 
 #endif

@@ -31,11 +31,6 @@ static void *run(void *arg)
     return NULL;
 }
 
-static bool has_ended(void *arg)
-{
-    return atomic_load(&((struct task *)arg)->ended);
-}
-
 static void begin(struct task *t, enum muster_status (*work)(struct muster *m))
 {
     atomic_store(&t->ended, false);
@@ -45,7 +40,7 @@ static void begin(struct task *t, enum muster_status (*work)(struct muster *m))
 
 static void end(struct task *t)
 {
-    counter_until(has_ended, t, "the thread ends");
+    counter_await(atomic_load(&t->ended), "the thread ends");
     pthread_join(t->thread, NULL);
     assert_int_equal(t->status, MUSTER_OK);
 }

@@ -235,37 +235,21 @@ void counter_turn(void)
     uv_run(&counter_loop, UV_RUN_NOWAIT);
 }
 
-void counter_until(bool (*ready)(void *arg), void *arg, const char *what)
+void counter_step(void)
 {
-    muster_deadline end = muster_after_ms(60000);
-
     uv_ref((uv_handle_t *)&guard);
-    while (!ready(arg)) {
-        if (muster_now_ns() > end)
-            fail_msg("after a minute still not so: %s", what);
-        uv_run(&counter_loop, UV_RUN_ONCE);
-    }
+    uv_run(&counter_loop, UV_RUN_ONCE);
     uv_unref((uv_handle_t *)&guard);
-}
-
-static bool is_answered(void *arg)
-{
-    return ((struct asked *)arg)->answered;
 }
 
 void until_answered(struct asked *a)
 {
-    counter_until(is_answered, a, "the ask is answered");
-}
-
-static bool has_answered(void *arg)
-{
-    return stage_has_answered(*(int *)arg);
+    counter_await(a->answered, "the ask is answered");
 }
 
 struct reply counter_hear(int player)
 {
-    counter_until(has_answered, &player, "the player answers");
+    counter_await(stage_has_answered(player), "the player answers");
     return stage_hear(player);
 }
 
@@ -502,9 +486,9 @@ void counter_keep(int guest)
     kept = guest;
 }
 
-static bool is_silent(void *guest)
+static bool is_silent(int guest)
 {
-    struct asked *a = do_beat(*(int *)guest, INCARNATION(*(int *)guest));
+    struct asked *a = do_beat(guest, INCARNATION(guest));
 
     assert_true(a->answered);
     return a->ask.status != MUSTER_OK;
@@ -512,5 +496,5 @@ static bool is_silent(void *guest)
 
 void until_silent(int guest)
 {
-    counter_until(is_silent, &guest, "heartbeats are refused");
+    counter_await(is_silent(guest), "heartbeats are refused");
 }

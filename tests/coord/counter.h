@@ -2,7 +2,7 @@
  * tests/coord/counter.h: guests at the engine, without a wire between: their asks, and what was answered.
  *
  * The director of the stage (tests/task/stage.h) has the engine on a libuv loop of its own, over the job's real
- * segment; players beside it are tasks of the C library. Nothing happens in the loop but within counter_until(), which
+ * segment; players beside it are tasks of the C library. Nothing happens in the loop but within counter_await(), which
  * is bounded.
  *
  *     counter_open(2, NULL);
@@ -68,8 +68,9 @@ void hang_up(int guest, const char *why);
 /* A new ask on the guest's line; without one when there are too many guests. */
 struct asked *ask(int guest);
 
-/* Run the loop until it is so; fails after a minute. */
-void counter_until(bool (*ready)(void *arg), void *arg, const char *what);
+/* Run the loop until it is so: await() of test.h. */
+#define counter_await(condition, ...) await_by(counter_step(), condition, __VA_ARGS__)
+void counter_step(void);
 void until_answered(struct asked *a);
 /* A player's answer, while the loop runs. */
 struct reply counter_hear(int player);

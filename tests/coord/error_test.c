@@ -174,14 +174,9 @@ COORD_TEST(who_is_in_error_does_not_poll)
     counter_close();
 }
 
-static bool is_in_error(void *task)
-{
-    return stage_task(*(int32_t *)task).state == MUSTER_TASK_ERROR;
-}
-
 static void until_in_error(int32_t task)
 {
-    counter_until(is_in_error, &task, "the task is in error");
+    counter_await(stage_task(task).state == MUSTER_TASK_ERROR, "the task is in error");
 }
 
 /* 23 */
@@ -414,11 +409,6 @@ static bool note(void *arg, const struct mu_coord_report *report)
     return *(const bool *)arg;
 }
 
-static bool is_called(void *arg)
-{
-    return calls == *(const unsigned *)arg;
-}
-
 /* Nobody asks anything: the engine looks for itself. */
 NEAR_TEST(who_is_called_need_not_ask)
 {
@@ -431,7 +421,7 @@ NEAR_TEST(who_is_called_need_not_ask)
     register_guests(0, 1);
     counter_enter(2);
     stage_kill(0);
-    counter_until(is_called, &wanted, "the guest is called");
+    counter_await(calls == wanted, "the guest is called");
     assert_int_equal(called.task, 0);
     assert_int_equal(called.origin, 2);
     assert_int_equal(called.incarnation, INCARNATION(0));

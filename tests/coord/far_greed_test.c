@@ -14,12 +14,6 @@ enum { LEADER = 0, FAR = 2, OTHER = 3 };
 
 static const struct hosts_config two = {.tasks = {2, 2}};
 
-static bool no_lane_is_open(void *arg)
-{
-    (void)arg;
-    return mu_lanes_open(pair_lanes[1]) == 0;
-}
-
 /* Of those who have gone a delete is made, however much else they leave. */
 PAIR_TEST(a_delete_is_made_behind_many_who_go_away)
 {
@@ -36,7 +30,7 @@ PAIR_TEST(a_delete_is_made_behind_many_who_go_away)
     a = do_delete(FAR, "gone");
     mu_coord_drop(coord, &a->ask);
     hosts_join(cast_hosts, 1);
-    pair_until(no_lane_is_open, NULL, "all calls have ended");
+    counter_await(mu_lanes_open(pair_lanes[1]) == 0, "all calls have ended");
     assert_answer(do_try_get(pair_as(LEADER), "gone"), MUSTER_NOT_FOUND);
     assert_value(do_get(LEADER, "n"), "1024");
     pair_close();

@@ -404,12 +404,6 @@ PAIR_TEST(who_loses_the_leader_is_told)
 
 /* ---- going away ---- */
 
-static bool no_lane_is_open(void *arg)
-{
-    (void)arg;
-    return mu_lanes_open(pair_lanes[1]) == 0;
-}
-
 PAIR_TEST(who_goes_away_leaves_nothing)
 {
     struct asked *a[8];
@@ -434,10 +428,10 @@ PAIR_TEST(who_goes_away_leaves_nothing)
         if (round == 1)
             hang_up(FAR, "closed by its peer");
         if (round < 2)
-            pair_until(no_lane_is_open, NULL, "all calls have ended");
+            counter_await(mu_lanes_open(pair_lanes[1]) == 0, "all calls have ended");
     }
     hosts_join(cast_hosts, 1);
-    pair_until(no_lane_is_open, NULL, "all calls have ended");
+    counter_await(mu_lanes_open(pair_lanes[1]) == 0, "all calls have ended");
     assert_value(do_get(pair_as(LEADER), "n"), "3"); /* what they had asked to be changed is */
     assert_value(do_get(LEADER, "k"), "v");
     assert_answer(do_insert(pair_as(LEADER), "never", "come", false), MUSTER_OK);

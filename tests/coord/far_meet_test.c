@@ -185,12 +185,6 @@ PAIR_TEST(who_goes_away_stays_arrived)
     pair_close();
 }
 
-static bool no_lane_is_open(void *arg)
-{
-    (void)arg;
-    return mu_lanes_open(pair_lanes[1]) == 0;
-}
-
 PAIR_TEST(many_who_go_away_leave_no_lane)
 {
     struct asked *a[200];
@@ -203,7 +197,7 @@ PAIR_TEST(many_who_go_away_leave_no_lane)
     }
     for (int i = 0; i < 200; i++)
         mu_coord_drop(coord, &a[i]->ask);
-    pair_until(no_lane_is_open, NULL, "all calls have ended");
+    counter_await(mu_lanes_open(pair_lanes[1]) == 0, "all calls have ended");
     pair_close();
 }
 

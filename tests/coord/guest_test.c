@@ -12,14 +12,9 @@
 static const struct mu_coord_options with_barrier = {.register_barrier = true};
 static const struct mu_coord_options with_shutdown = {.shutdown_timeout_ns = 100000000000u};
 
-static bool is_in_error(void *task)
-{
-    return stage_task(*(int32_t *)task).state == MUSTER_TASK_ERROR;
-}
-
 static void until_in_error(int32_t task)
 {
-    counter_until(is_in_error, &task, "the task is in error");
+    counter_await(stage_task(task).state == MUSTER_TASK_ERROR, "the task is in error");
 }
 
 /* 1 */
@@ -422,12 +417,6 @@ static void hear(void *arg, int32_t task, const char *sentence)
     snprintf(said, sizeof said, "%s", sentence);
 }
 
-static bool is_said(void *arg)
-{
-    (void)arg;
-    return said[0];
-}
-
 COORD_TEST(people_are_told_who_is_missing)
 {
     const struct mu_coord_options o = {
@@ -437,7 +426,7 @@ COORD_TEST(people_are_told_who_is_missing)
     counter_open(4, &o);
     said[0] = 0;
     assert_waits(do_register(1, INCARNATION(1)));
-    counter_until(is_said, NULL, "somebody is missing");
+    counter_await(said[0], "somebody is missing");
     assert_string_equal(said, "3 of 4 tasks have not registered yet: task 0, task 2 ...");
     for (int i = 0; i < 3; i++)
         do_register(i, INCARNATION(i));
@@ -446,7 +435,7 @@ COORD_TEST(people_are_told_who_is_missing)
     for (int i = 0; i < 3; i++)
         a = do_shutdown(i);
     assert_waits(a);
-    counter_until(is_said, NULL, "somebody is missing");
+    counter_await(said[0], "somebody is missing");
     assert_says(said, "1 of 4 tasks have not called for the shutdown yet: task 3");
     assert_int_equal(said_of, -1); /* most wait: the missing one stands out */
     assert_answer(do_shutdown(3), MUSTER_OK);
@@ -465,7 +454,7 @@ COORD_TEST(who_waits_in_the_shutdown_alone_stands_out)
     poll = do_poll(0);
     said[0] = 0;
     a = do_shutdown(2);
-    counter_until(is_said, NULL, "it is named");
+    counter_await(said[0], "it is named");
     assert_memory_equal(said, "task 2 (", 8);
     assert_says(said, ") waits in the shutdown: 2 of 3 tasks have not called for the shutdown yet: task 0 (");
     assert_int_equal(said_of, 2);

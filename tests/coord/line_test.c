@@ -71,11 +71,6 @@ COORD_TEST(without_a_poll_the_task_may_come_back_on_another_line)
     counter_close();
 }
 
-static bool is_noticed(void *a)
-{
-    return ((struct asked *)a)->answered;
-}
-
 /* TensorFlow's: it has nothing to say until its next heartbeat, which comes by a new connection. */
 COORD_TEST(without_a_poll_the_heartbeats_decide)
 {
@@ -93,7 +88,7 @@ COORD_TEST(without_a_poll_the_heartbeats_decide)
         assert_answer(do_beat(0, INCARNATION(0)), MUSTER_OK);
         hang_up(0, "closed by its peer");
     }
-    counter_until(is_noticed, a, "its silence is noticed");
+    counter_await(a->answered, "its silence is noticed");
     assert_says_so(a, MUSTER_UNAVAILABLE, "task 0");
     counter_close();
 }

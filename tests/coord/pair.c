@@ -170,20 +170,9 @@ int pair_as(int guest)
     return guest;
 }
 
-struct hearing {
-    uint32_t task;
-};
-
-static bool has_answered(void *arg)
-{
-    return cast_has_answered(((struct hearing *)arg)->task);
-}
-
 struct cast_reply pair_hear(uint32_t task)
 {
-    struct hearing h = {task};
-
-    counter_until(has_answered, &h, "the task answers");
+    counter_await(cast_has_answered(task), "the task answers");
     return cast_hear(task);
 }
 
@@ -204,9 +193,4 @@ void pair_register_all(void)
         }
     for (uint32_t i = 0; i < tasks; i++)
         cast_until_known(i, true);
-}
-
-void pair_until(bool (*holds)(void *arg), void *arg, const char *what)
-{
-    counter_until(holds, arg, what);
 }

@@ -37,9 +37,6 @@ struct cast_reply pair_hear(uint32_t task);
 struct cast_reply pair_do(uint32_t task, const struct cast_act *act);
 /* Every guest but those that the cast plays is registered. */
 void pair_register_all(void);
-/* A condition that the loop and the agents bring about. */
-void pair_until(bool (*holds)(void *arg), void *arg, const char *what);
-
 #define PAIR_TEST(name) TEST_WITH(name, NULL, pair_strike)
 
 #endif

@@ -73,7 +73,7 @@ static struct word *take_word(void)
     return w;
 }
 
-static void tell_all(void)
+void coords_tell_all(void)
 {
     struct word *w;
 
@@ -117,22 +117,17 @@ static void tick(uv_timer_t *timer)
 
 void coords_turn(void)
 {
-    tell_all();
+    coords_tell_all();
     uv_run(&loop, UV_RUN_NOWAIT);
-    tell_all();
+    coords_tell_all();
 }
 
-void coords_until(bool (*ready)(void *arg), void *arg, const char *what)
+void coords_step(void)
 {
-    uint64_t end = mu_now() + 60000000000u;
-
     uv_ref((uv_handle_t *)&guard);
-    for (tell_all(); !ready(arg); tell_all()) {
-        if (mu_now() > end)
-            fail_msg("after a minute still not so: %s", what);
-        uv_run(&loop, UV_RUN_ONCE);
-    }
+    uv_run(&loop, UV_RUN_ONCE);
     uv_unref((uv_handle_t *)&guard);
+    coords_tell_all();
 }
 
 static struct mu_lanes *make_lanes(uint32_t host)
@@ -329,21 +324,9 @@ enum muster_task_state state_at(uint32_t host, uint32_t task)
     return (enum muster_task_state)info.state;
 }
 
-struct awaited {
-    uint32_t host, task;
-    enum muster_task_state state;
-};
-
-static bool is_in_state(void *arg)
-{
-    const struct awaited *w = arg;
-
-    return state_at(w->host, w->task) == w->state;
-}
-
 void until_state_at(uint32_t host, uint32_t task, enum muster_task_state state)
 {
-    coords_until(is_in_state, &(struct awaited){host, task, state}, "the task is in that state");
+    coords_await(state_at(host, task) == state, "the task is in that state");
 }
 
 void coords_waits(struct asked *a, const char *file, int line)
@@ -355,14 +338,9 @@ void coords_waits(struct asked *a, const char *file, int line)
     _fail(file, line);
 }
 
-static bool is_answered(void *arg)
-{
-    return ((struct asked *)arg)->answered;
-}
-
 void coords_answer(struct asked *a, enum muster_status status, const char *part, const char *file, int line)
 {
-    coords_until(is_answered, a, "the ask is answered");
+    coords_await(a->answered, "the ask is answered");
     if (a->ask.status != status) {
         print_error("%s (%s), not %s\n", muster_status_name(a->ask.status), a->text, muster_status_name(status));
         _fail(file, line);

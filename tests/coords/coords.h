@@ -3,7 +3,7 @@
  * (tests/bridge/hosts.h), and guests at them; beside those, tasks of the C library (tests/bridge/cast.h).
  *
  * A guest's number is its task, and its engine that of the task's host. What the engines tell each other comes by a
- * list that coords_turn() empties, or that is held. Nothing happens in the loop but within coords_until(), which is
+ * list that coords_turn() empties, or that is held. Nothing happens in the loop but within coords_await(), which is
  * bounded.
  *
  *     coords_open(&(struct hosts_config){.tasks = {1, 1}}, &options);
@@ -41,8 +41,14 @@ void coords_hold(bool hold);
 void coords_say(uint32_t from, const struct mu_coord_news *news);
 /* Run what the loop has to do now. */
 void coords_turn(void);
-/* Fails after a minute. */
-void coords_until(bool (*ready)(void *arg), void *arg, const char *what);
+/* What the engines have said to each other comes; then the loop turns until it is so: await() of test.h. */
+#define coords_await(condition, ...)                                                                                   \
+    do {                                                                                                               \
+        coords_tell_all();                                                                                             \
+        await_by(coords_step(), condition, __VA_ARGS__);                                                               \
+    } while (0)
+void coords_tell_all(void);
+void coords_step(void);
 
 void hang_up(uint32_t guest);
 struct asked *do_register(uint32_t guest, uint64_t incarnation);

@@ -243,12 +243,6 @@ static void hear(void *arg, int32_t task, const char *sentence)
     snprintf(said[(struct mu_coord **)arg != coords], sizeof said[0], "%s", sentence);
 }
 
-static bool is_said(void *arg)
-{
-    (void)arg;
-    return said[0][0];
-}
-
 COORDS_TEST(people_are_told_once_who_is_missing_anywhere)
 {
     const struct mu_coord_options o = {
@@ -259,7 +253,7 @@ COORDS_TEST(people_are_told_once_who_is_missing_anywhere)
     memset(said, 0, sizeof said);
     coords_open(&two, &o);
     a = do_register(3, INCARNATION(3));
-    coords_until(is_said, NULL, "somebody is missing");
+    coords_await(said[0][0], "somebody is missing");
     assert_string_equal(said[0], "3 of 4 tasks have not registered yet: task 0, task 1 ...");
     for (uint32_t i = 1; i < 4; i++)
         do_register(order[i], INCARNATION(order[i]));
@@ -267,7 +261,7 @@ COORDS_TEST(people_are_told_once_who_is_missing_anywhere)
     memset(said, 0, sizeof said);
     for (uint32_t i = 0; i < 3; i++)
         a = do_shutdown(order[i]);
-    coords_until(is_said, NULL, "somebody is missing");
+    coords_await(said[0][0], "somebody is missing");
     assert_in(said[0], "1 of 4 tasks have not called for the shutdown yet: task 2");
     assert_answer(do_shutdown(2), MUSTER_OK, NULL);
     assert_answer(a, MUSTER_OK, NULL);

@@ -22,16 +22,11 @@ static uint64_t draw(uint64_t below)
     return seed % below;
 }
 
-static bool has_come(void *arg)
-{
-    return atomic_load(&coord->at[0]) >= *(uint64_t *)arg;
-}
-
 static void let_play(uint64_t rounds)
 {
     uint64_t until = atomic_load(&coord->at[0]) + rounds;
 
-    stage_until(has_come, &until, "the streams go on");
+    await(atomic_load(&coord->at[0]) >= until, "the streams go on");
 }
 
 /* No synchronisation: some instructions go by, so that deaths come at all moments. */

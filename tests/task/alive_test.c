@@ -245,12 +245,11 @@ static int act_alive_by_two_threads(void *arg, struct reply *reply)
 }
 
 /* Tasks 0 and 1 have two threads asleep each. */
-static bool four_threads_sleep(void *arg)
+static bool four_threads_sleep(void)
 {
     const struct muster_segment *seg = muster_segment_of(stage_observer);
     uint32_t asleep[3] = {0};
 
-    (void)arg;
     for (uint32_t i = 0; i < seg->num_slots; i++) {
         uint64_t task = mu_load_relaxed(&seg->slots[i].task);
 
@@ -266,7 +265,7 @@ STAGE_TEST(repeated_calls_of_a_task_get_the_same_answer)
     stage_enter_all();
     tell_plain(0, act_alive_by_two_threads);
     tell_plain(1, act_alive_by_two_threads);
-    stage_until(four_threads_sleep, NULL, "two threads of tasks 0 and 1 wait");
+    await(four_threads_sleep(), "two threads of tasks 0 and 1 wait");
     assert_alive(stage_do(2, act_alive, &all, sizeof all), all.tasks, 3);
     for (int i = 0; i < 2; i++)
         assert_alive(stage_hear(i), all.tasks, 3);

@@ -112,25 +112,22 @@ static int act_exec_from_a_thread(void *arg, struct reply *reply)
     return MUSTER_UNKNOWN;
 }
 
-static bool has_one_slot_left(void *arg)
+static uint32_t slots_left(void)
 {
     struct muster_segment_info info;
 
-    (void)arg;
     muster_scavenge(stage_observer, NULL);
     assert_int_equal(muster_segment_info(muster_segment_of(stage_observer), &info), MUSTER_OK);
-    return info.slots_live == *(uint32_t *)arg;
+    return info.slots_live;
 }
 
 /* The kernel forgets the robust futexes of such a thread. */
 STAGE_TEST(a_thread_that_execs_takes_its_task_along)
 {
-    uint32_t left = 3; /* the observer's, and two of task 0 */
-
     open_with_a_waiter();
     tell_plain(1, act_exec_from_a_thread);
     the_survivor_learns(0, 1);
-    stage_until(has_one_slot_left, &left, "the slots to be given back");
+    await(slots_left() == 3, "the slots are given back, but the observer's and two of task 0");
     assert_int_equal(muster_task_reset(stage_observer, 1), MUSTER_OK);
     stage_kill(1);
     stage_close();

@@ -38,11 +38,6 @@ STAGE_TEST(a_beat_by_hand_moves_the_tasks_counter_by_one)
     stage_close();
 }
 
-static bool has_beaten(void *arg)
-{
-    return stage_task(0).heartbeats >= *(uint64_t *)arg;
-}
-
 STAGE_TEST(the_thread_beats_by_itself)
 {
     struct join_act a = {.task = 0, .period_ns = 1000000};
@@ -52,7 +47,7 @@ STAGE_TEST(the_thread_beats_by_itself)
     stage_player();
     assert_status(stage_do(0, act_join, &a, sizeof a), MUSTER_OK);
     wanted = stage_task(0).heartbeats + 20;
-    stage_until(has_beaten, &wanted, "20 heartbeats");
+    await(stage_task(0).heartbeats >= wanted, "20 heartbeats");
     stage_close();
 }
 

@@ -40,6 +40,7 @@ void stage_open(uint32_t tasks, const struct muster_segment_config *config)
 
     if (config)
         small = *config;
+    test_await_report = stage_print_tasks;
     small.num_tasks = tasks;
     snprintf(stage_job, sizeof stage_job, "t-%d-%u", (int)getpid(), num_stages++);
     muster_options_init(&o);
@@ -178,21 +179,6 @@ int stage_kill(int player)
     return stage_end(player);
 }
 
-void stage_until(bool (*ready)(void *arg), void *arg, const char *what)
-{
-    muster_deadline end = muster_after_ms(PATIENCE_MS);
-
-    while (!ready(arg)) {
-        struct timespec pause = {.tv_nsec = 500000};
-
-        if (muster_now_ns() > end) {
-            stage_print_tasks();
-            fail_msg("after a minute still not so: %s", what);
-        }
-        nanosleep(&pause, NULL); /* sleep: between two looks at a state */
-    }
-}
-
 struct muster_task_info stage_task(int32_t task)
 {
     struct muster_task_info i;
@@ -213,39 +199,21 @@ void stage_print_tasks(void)
     }
 }
 
-struct wanted {
-    int32_t task;
-    enum muster_task_state state;
-    const char *what;
-};
-
-static bool is_waiting(void *arg)
+static bool is_waiting(int32_t task, const char *what)
 {
-    struct wanted *w = arg;
-    struct muster_task_info i = stage_task(w->task);
+    struct muster_task_info i = stage_task(task);
 
-    return !strncmp(i.waiting, w->what, strlen(w->what));
+    return !strncmp(i.waiting, what, strlen(what));
 }
 
 void stage_until_waiting(int32_t task, const char *what)
 {
-    struct wanted w = {.task = task, .what = what};
-
-    stage_until(is_waiting, &w, what);
-}
-
-static bool is_in_state(void *arg)
-{
-    struct wanted *w = arg;
-
-    return stage_task(w->task).state == w->state;
+    await(is_waiting(task, what), "%s", what);
 }
 
 void stage_until_state(int32_t task, enum muster_task_state state)
 {
-    struct wanted w = {.task = task, .state = state};
-
-    stage_until(is_in_state, &w, "the task's state");
+    await(stage_task(task).state == state, "task %d is in state %d", (int)task, (int)state);
 }
 
 static void print_problem(void *arg, const char *sentence)

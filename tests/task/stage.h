@@ -67,8 +67,6 @@ int stage_end(int player);
 void stage_until_waiting(int32_t task, const char *what);
 /* Until the task is in this state; the observer does not scavenge. */
 void stage_until_state(int32_t task, enum muster_task_state state);
-/* Until `ready` says so; `what` is for the failure's message. */
-void stage_until(bool (*ready)(void *arg), void *arg, const char *what);
 
 struct muster_task_info stage_task(int32_t task);
 /* The audit: fails the test with every problem printed. Dead slots are scavenged first. */

@@ -77,11 +77,6 @@ WIRE_TEST(too_much_is_refused_before_it_comes)
     wire_close();
 }
 
-static bool has_read(void *arg)
-{
-    return wire_stats().bytes_in >= *(uint64_t *)arg;
-}
-
 WIRE_TEST(what_is_announced_costs_nothing_until_it_comes)
 {
     static uint8_t bytes[100000];
@@ -100,7 +95,7 @@ WIRE_TEST(what_is_announced_costs_nothing_until_it_comes)
         say_bytes(c, bytes, sizeof bytes);
     }
     until += 1 + 10 * (5 + 17 + sizeof bytes);
-    wire_until(has_read, &until, "the server has read what was sent");
+    counter_await(wire_stats().bytes_in >= until, "the server has read what was sent");
     assert_true(wire_stats().held < 10 * 5 * sizeof bytes + 100 * 100);
     is_served(client_of('B'));
     wire_close();
@@ -117,11 +112,6 @@ static struct client *new_slow(void)
 
     assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
     return c;
-}
-
-static bool holds_much(void *arg)
-{
-    return wire_stats().held > *(uint64_t *)arg;
 }
 
 /* Forty times a megabyte, that nobody takes. */
@@ -147,7 +137,7 @@ WIRE_TEST(who_reads_nothing_is_not_served_any_more)
     for (int i = 0; i < GETS; i++)
         spell('B', requests + i * EACH, EACH, GET, "s", "/big");
     say_bytes(slow, requests, GETS * EACH);
-    wire_until(holds_much, &much, "the server holds answers back");
+    counter_await(wire_stats().held > much, "the server holds answers back");
     for (int i = 0; i < 20; i++)
         is_served(c);
     assert_true(wire_stats().calls[GET] < 1 + 20 + 15);
@@ -252,12 +242,6 @@ WIRE_TEST(requests_of_all_kinds_in_one_pipeline)
     wire_close();
 }
 
-static bool has_no_connection(void *arg)
-{
-    (void)arg;
-    return wire_stats().connections == 0;
-}
-
 WIRE_TEST(a_flood_of_connections_leaves_nothing)
 {
     enum { ROUNDS = 5, EACH = 200 };
@@ -275,7 +259,7 @@ WIRE_TEST(a_flood_of_connections_leaves_nothing)
         for (int i = 0; i < EACH; i++)
             client_close(c[i]);
     }
-    wire_until(has_no_connection, NULL, "all connections are gone");
+    counter_await(wire_stats().connections == 0, "all connections are gone");
     assert_int_equal(wire_stats().waiting, 0);
     assert_int_equal(wire_stats().held, 0);
     is_served(client_of('B'));
@@ -356,11 +340,6 @@ static int come_as_somebody_else(const struct sockaddr_in *to)
     return recv(fd, &byte, 1, 0) > 0;
 }
 
-static bool has_ended(void *arg)
-{
-    return waitpid(*(pid_t *)arg, (int *)arg + 1, WNOHANG) != 0;
-}
-
 WIRE_TEST(somebody_elses_client_is_refused)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -376,7 +355,7 @@ WIRE_TEST(somebody_elses_client_is_refused)
     assert_true(child[0] >= 0);
     if (child[0] == 0)
         _exit(come_as_somebody_else(&to));
-    wire_until(has_ended, child, "the child has ended");
+    counter_await(waitpid(child[0], &child[1], WNOHANG) != 0, "the child has ended");
     assert_true(WIFEXITED(child[1]));
     if (WEXITSTATUS(child[1]) == 2) {
         wire_close();
@@ -389,12 +368,6 @@ WIRE_TEST(somebody_elses_client_is_refused)
     wire_close();
 }
 
-static bool one_is_left(void *arg)
-{
-    (void)arg;
-    return wire_stats().connections == 1;
-}
-
 /* Without taking what there is for it: the server hears of it when it sends. */
 static void leave(struct client *c)
 {
@@ -402,7 +375,7 @@ static void leave(struct client *c)
 
     assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
     client_close(c);
-    wire_until(one_is_left, NULL, "the connection is gone");
+    counter_await(wire_stats().connections == 1, "the connection is gone");
     assert_int_equal(wire_stats().held, 0);
 }
 
@@ -432,7 +405,7 @@ WIRE_TEST(who_goes_before_its_long_answer_is_made_is_gone)
     say_bytes(slow, head, spell('B', head, sizeof head, MULTI_GET, "8", (int64_t)KEYS));
     for (int i = 0; i < KEYS; i++)
         say_bytes(slow, "\x04\x00\x00\x00\x00\x00\x00\x00/big", 12);
-    wire_until(holds_much, &much, "the server holds answers back");
+    counter_await(wire_stats().held > much, "the server holds answers back");
     leave(slow);
     wire_close();
 }
@@ -474,7 +447,7 @@ WIRE_TEST(who_goes_before_it_has_its_item_leaves_nothing_of_it)
     put_big(c, PUSH, 1 << 24);
     slow = new_slow();
     say(slow, POP, "s", "/big");
-    wire_until(holds_much, &much, "the server holds the item back");
+    counter_await(wire_stats().held > much, "the server holds the item back");
     leave(slow);
     say(c, LEN, "s", "/big");
     hear(c, "8", INT64_C(0));

@@ -22,16 +22,6 @@ static void is_served(struct client *c)
     hear(c, "s", "v");
 }
 
-static bool has_refused(void *arg)
-{
-    return wire_stats().refused >= *(uint64_t *)arg;
-}
-
-static bool has_said(void *arg)
-{
-    return strstr(wire_said, arg) != NULL;
-}
-
 /* All descriptors below the limit are taken: how many more that took. */
 static int take_all_descriptors(int *taken, int room)
 {
@@ -60,7 +50,6 @@ WIRE_TEST(without_a_descriptor_who_comes_is_refused_in_words)
     static int taken[ROOM];
     struct client *c, *late;
     struct rlimit before;
-    uint64_t one = 1;
     int n;
 
     wire_open();
@@ -69,7 +58,7 @@ WIRE_TEST(without_a_descriptor_who_comes_is_refused_in_words)
     late = client_new();
     descriptors_end_at(late->fd + 1, &before);
     n = take_all_descriptors(taken, ROOM);
-    wire_until(has_refused, &one, "who came is refused");
+    counter_await(wire_stats().refused >= 1, "who came is refused");
     is_served(c);
     while (n-- > 0)
         close(taken[n]);
@@ -91,7 +80,7 @@ WIRE_TEST(without_any_descriptor_who_comes_waits)
     is_served(c);
     late = client_new();
     descriptors_end_at(3, &before);
-    wire_until(has_said, "clients have to wait: ", "it is said");
+    counter_await(strstr(wire_said, "clients have to wait: ") != NULL, "it is said");
     is_served(c);
     assert_int_equal(wire_stats().connections, 1);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);

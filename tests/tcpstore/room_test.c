@@ -78,11 +78,10 @@ static void send_more(struct sender *s)
     }
 }
 
-static bool all_have_sent(void *arg)
+static bool all_have_sent(void)
 {
     bool all = true;
 
-    (void)arg;
     for (int i = 0; i < CLIENTS; i++) {
         send_more(&senders[i]);
         all &= senders[i].at == senders[i].until;
@@ -98,7 +97,7 @@ WIRE_TEST(more_values_at_once_than_there_is_room_for_come_one_behind_the_other)
     open_room(100000, 5 * MIB);
     for (int i = 0; i < CLIENTS; i++)
         begin_set(&senders[i], i, MIB, 0);
-    wire_until(all_have_sent, NULL, "everything is sent");
+    counter_await(all_have_sent(), "everything is sent");
     assert_int_equal(wire_sentences, 0);
     for (int i = 0; i < CLIENTS; i++) {
         char key[16];
@@ -113,10 +112,8 @@ WIRE_TEST(more_values_at_once_than_there_is_room_for_come_one_behind_the_other)
 
 static uint64_t sets;
 
-static bool one_comes_to_an_end(void *arg)
+static bool one_comes_to_an_end(const struct sender *honest)
 {
-    const struct sender *honest = arg;
-
     for (int i = 0; i < CLIENTS; i++)
         send_more(&senders[i]);
     assert_false(honest->is_gone);
@@ -124,9 +121,8 @@ static bool one_comes_to_an_end(void *arg)
     return wire_stats().calls[SET] > sets;
 }
 
-static bool one_waits(void *arg)
+static bool one_waits(void)
 {
-    (void)arg;
     for (int i = 0; i < CLIENTS; i++)
         send_more(&senders[i]);
     return account.held > 2 * MIB;
@@ -142,12 +138,12 @@ WIRE_TEST(halves_of_requests_keep_nobody_out)
     open_room(300, 5 * MIB);
     for (int i = 0; i < CLIENTS; i++)
         begin_set(&senders[i], i, MIB, 1);
-    wire_until(one_waits, NULL, "halves of requests are all that may be held");
+    counter_await(one_waits(), "halves of requests are all that may be held");
     c = client_of('B');
     is_served(c);
     sets = wire_stats().calls[SET];
     honest->until++; /* it sends its last byte */
-    wire_until(one_comes_to_an_end, honest, "those who hold what it waits for are sent away");
+    counter_await(one_comes_to_an_end(honest), "those who hold what it waits for are sent away");
     assert_non_null(strstr(wire_said, "has moved for 300 ms, and others wait for the memory"));
     is_served(c);
     is_served(honest->c);
@@ -168,11 +164,6 @@ static void set_long(struct client *c)
     is_served(senders[0].c); /* it is set */
 }
 
-static bool has_asked(void *arg)
-{
-    return wire_stats().calls[GET] == *(uint64_t *)arg;
-}
-
 WIRE_TEST(a_value_that_many_read_slowly_is_there_once)
 {
     struct client *c, *slow[CLIENTS];
@@ -188,7 +179,7 @@ WIRE_TEST(a_value_that_many_read_slowly_is_there_once)
         assert_int_equal(setsockopt(slow[i]->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
         say(slow[i], GET, "s", "/key0");
     }
-    wire_until(has_asked, &asked, "all have asked");
+    counter_await(wire_stats().calls[GET] == asked, "all have asked");
     assert_true(account.held >= LONG && account.held < 2 * LONG);
     for (int i = 0; i < CLIENTS; i++) {
         hear_bytes(slow[i], back, sizeof back);

@@ -80,18 +80,12 @@ static void answer_is(struct client *c, const struct vector *v)
         fail_msg("%s was not answered as it should be", v->request);
 }
 
-/* The server has read so many bytes, all in all. */
-static bool has_read(void *arg)
-{
-    return wire_stats().bytes_in >= *(uint64_t *)arg;
-}
-
 static void say_piece(struct client *c, const uint8_t *bytes, size_t len)
 {
     uint64_t until = wire_stats().bytes_in + len;
 
     say_bytes(c, bytes, len);
-    wire_until(has_read, &until, "the server has read that");
+    counter_await(wire_stats().bytes_in >= until, "the server has read that");
 }
 
 static void each_in_pieces(const struct vector *vectors, size_t count, size_t first)

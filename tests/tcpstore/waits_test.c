@@ -271,9 +271,8 @@ WIRE_TEST(who_waits_is_told_of_what_is_pushed_after_others_have_popped)
 
 static struct client *woken; /* one of those who wait */
 
-static bool one_hears(void *arg)
+static bool one_hears(struct client **w)
 {
-    struct client **w = arg;
     uint8_t byte;
 
     for (woken = NULL; *w && !woken; w++)
@@ -297,7 +296,7 @@ WIRE_TEST(what_one_was_told_of_and_did_not_pop_another_is_told_of)
     say(c, PUSH, "ss", "/q", "item");
     hear(w[0], "1", 0u);
     client_close(w[0]);
-    wire_until(one_hears, w + 1, "another one is told");
+    counter_await(one_hears(w + 1), "another one is told");
     say(woken, POP, "s", "/q");
     hear(woken, "8s", INT64_C(1), "item");
     hear_nothing(woken == w[1] ? w[2] : w[1]);

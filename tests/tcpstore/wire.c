@@ -69,11 +69,6 @@ static void on_stopped(void *arg)
     *(bool *)arg = true;
 }
 
-static bool is_so(void *arg)
-{
-    return *(bool *)arg;
-}
-
 static void close_clients(void)
 {
     for (unsigned i = 0; i < num_clients; i++)
@@ -89,7 +84,7 @@ static void stop(struct mu_tcpstore **which)
         return;
     mu_tcpstore_stop(*which, on_stopped, &stopped);
     *which = NULL;
-    counter_until(is_so, &stopped, "the server has stopped");
+    counter_await(stopped, "the server has stopped");
 }
 
 void wire_stop(void)
@@ -126,11 +121,6 @@ struct mu_tcpstore_stats wire_stats(void)
 
     mu_tcpstore_stats(store, &stats);
     return stats;
-}
-
-void wire_until(bool (*ready)(void *arg), void *arg, const char *what)
-{
-    counter_until(ready, arg, what);
 }
 
 /* ---- clients ---- */
@@ -251,9 +241,8 @@ struct sending {
     size_t len;
 };
 
-static bool has_sent(void *arg)
+static bool has_sent(struct sending *s)
 {
-    struct sending *s = arg;
     ssize_t n = send(s->c->fd, s->bytes, s->len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
     if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -267,7 +256,7 @@ void say_bytes(struct client *c, const void *bytes, size_t len)
 {
     struct sending s = {c, bytes, len};
 
-    counter_until(has_sent, &s, "everything is sent");
+    counter_await(has_sent(&s), "everything is sent");
     counter_turn();
 }
 
@@ -292,10 +281,8 @@ struct hearing {
     bool ended;
 };
 
-static bool has_heard(void *arg)
+static bool has_heard(struct hearing *h)
 {
-    struct hearing *h = arg;
-
     while (h->len > 0) {
         ssize_t n = recv(h->c->fd, h->bytes, h->len, MSG_DONTWAIT);
 
@@ -315,7 +302,7 @@ void hear_bytes(struct client *c, void *bytes, size_t len)
 {
     struct hearing h = {c, bytes, len, false};
 
-    counter_until(has_heard, &h, "the answer has come");
+    counter_await(has_heard(&h), "the answer has come");
     if (h.ended)
         fail_msg("the connection was closed, %zu bytes before the answer's end: %s", h.len, wire_said);
 }
@@ -338,7 +325,7 @@ void hear_the_end(struct client *c)
     uint8_t byte;
     struct hearing h = {c, &byte, 1, false};
 
-    counter_until(has_heard, &h, "the connection is closed");
+    counter_await(has_heard(&h), "the connection is closed");
     if (!h.ended)
         fail_msg("byte %u was answered", byte);
 }
@@ -361,12 +348,7 @@ void hear_nothing(struct client *c)
     assert_int_equal(errno, EAGAIN);
 }
 
-static bool do_wait(void *arg)
-{
-    return wire_stats().waiting == *(uint32_t *)arg;
-}
-
 void wire_until_waiting(uint32_t count)
 {
-    counter_until(do_wait, &count, "so many connections wait");
+    counter_await(wire_stats().waiting == count, "so many connections wait");
 }

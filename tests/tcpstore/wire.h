@@ -92,7 +92,6 @@ void hear_nothing(struct client *c);
 void hear_the_end(struct client *c); /* it is closed, and nothing comes before that */
 /* Until so many connections wait. */
 void wire_until_waiting(uint32_t count);
-void wire_until(bool (*ready)(void *arg), void *arg, const char *what);
 
 #ifdef COUNTER_FAR
 #define WIRE_TEST(name)      TEST_WITH(name, NULL, wire_strike_far)
