@@ -231,7 +231,7 @@ static char text[8192];
 static uint64_t signature = 0xcbf29ce484222325ull;
 
 /* By hand: every process composes it when it joins, and printf() would take longer than all the rest of joining. */
-static size_t put(size_t at, const char *word, char end)
+static size_t word_put(size_t at, const char *word, char end)
 {
     while (*word && at < sizeof text - 2)
         text[at++] = *word++;
@@ -247,18 +247,18 @@ static size_t put_number(size_t at, size_t number, char end)
     do
         *--first = (char)('0' + number % 10);
     while (number /= 10);
-    return put(at, first, end);
+    return word_put(at, first, end);
 }
 
-static void compose(void)
+static void text_compose(void)
 {
     const uint32_t granules[] = MU_CLASS_GRANULES;
     size_t n = 0;
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        n = put_number(put_number(put(n, rows[i].name, ' '), rows[i].a, ' '), rows[i].b, '\n');
+        n = put_number(put_number(word_put(n, rows[i].name, ' '), rows[i].a, ' '), rows[i].b, '\n');
     for (uint32_t i = 0; i < MU_CLASSES; i++)
-        n = put_number(put_number(put(n, "class", ' '), i, ' '), granules[i], '\n');
+        n = put_number(put_number(word_put(n, "class", ' '), i, ' '), granules[i], '\n');
     for (const char *p = text; *p; p++)
         signature = (signature ^ (unsigned char)*p) * 0x100000001b3ull;
 }
@@ -267,12 +267,12 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 const char *mu_layout_text(void)
 {
-    pthread_once(&once, compose);
+    pthread_once(&once, text_compose);
     return text;
 }
 
 uint64_t mu_layout_signature(void)
 {
-    pthread_once(&once, compose);
+    pthread_once(&once, text_compose);
     return signature;
 }
