@@ -253,7 +253,7 @@ static void serve(const struct run *run, struct mu_bridge *bridge)
         run_task(run, name);
         _exit(0);
     }
-    bench_ok(mu_join_open(segment, &muster), "mu_join_open");
+    bench_ok(mu_task_join_open(segment, &muster), "mu_task_join_open");
     bench_ok(mu_bridge_start(bridge, muster), "mu_bridge_start");
     bench_reap(task, "a task");
     for (uint32_t seen; run->host == 0 && (seen = left) < run->num_hosts - 1;) {

@@ -248,7 +248,7 @@ enum muster_status mu_nccl_read_far(struct mu_nccl_call *call, struct mu_ctx *ct
     enum muster_status status;
 
     do {
-        uint32_t round = mu_bridge_round(call->m->seg);
+        uint32_t round = mu_host_bridge_round(call->m->seg);
 
         status = mu_nccl_read_here(call, ctx, &word, ret_there);
         *ret_word = word;

@@ -17,7 +17,7 @@
 
 #define TRIAL_NS 5000000000u /* for the driver to start its first stream */
 
-struct state {
+struct cuda_state {
     const struct mu_cuda *cuda;
     uint64_t base; /* of the page on the device */
     bool registered;
@@ -40,7 +40,7 @@ static enum muster_status open_cuda(void **ret_state)
     mu_cuda_context context = NULL;
     mu_cuda_device device;
     mu_cuda_result result;
-    struct state *s;
+    struct cuda_state *s;
     enum muster_status status = mu_cuda_load(&cuda);
 
     if (status)
@@ -68,7 +68,7 @@ static enum muster_status open_cuda(void **ret_state)
 static enum muster_status cuda_submit(void *state, struct CUstream_st *stream, const struct mu_stream_op *ops,
                                       uint32_t count)
 {
-    struct state *s = state;
+    struct cuda_state *s = state;
     struct mu_cuda_mem_op batch[MU_STREAM_OPS_MAX + 1];
     int capturing = MU_CUDA_NOT_CAPTURING;
     mu_cuda_result result = s->cuda->stream_is_capturing(stream, &capturing);
@@ -126,7 +126,7 @@ static enum muster_status probe_judge(mu_cuda_result result, const struct mu_str
 }
 
 /* On a word of the page that nobody else looks at yet: our own note. */
-static enum muster_status try_out(struct state *s, struct mu_stream_word *word, uint32_t offset)
+static enum muster_status try_out(struct cuda_state *s, struct mu_stream_word *word, uint32_t offset)
 {
     const struct mu_stream_op ops[] = {
         {MU_STREAM_WRITE_32, offset, 5}, {MU_STREAM_WAIT_64, offset, 6}, {MU_STREAM_WRITE_32, offset, 7}};
@@ -160,7 +160,7 @@ static enum muster_status try_out(struct state *s, struct mu_stream_word *word, 
 static enum muster_status cuda_map(void *state, struct mu_stream_page *page, size_t bytes, uint32_t rank,
                                    uint64_t *ret_base)
 {
-    struct state *s = state;
+    struct cuda_state *s = state;
     struct mu_stream_word *word = (struct mu_stream_word *)page->notes[rank].text;
     mu_cuda_address base = 0;
     mu_cuda_result result = s->cuda->host_register(page, bytes, MU_CUDA_REGISTER_PORTABLE | MU_CUDA_REGISTER_MAPPED);
@@ -178,7 +178,7 @@ static enum muster_status cuda_map(void *state, struct mu_stream_page *page, siz
 /* Where the driver keeps its registration (no context is current, say) the addresses must not become something else. */
 static bool close_cuda(void *state, struct mu_stream_page *page)
 {
-    struct state *s = state;
+    struct cuda_state *s = state;
     bool unused = !s->registered || s->cuda->host_unregister(page) == MU_CUDA_SUCCESS;
 
     free(s);

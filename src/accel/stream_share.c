@@ -47,7 +47,7 @@ enum muster_status mu_stream_make(uint32_t size, uint64_t first, struct mu_strea
     int fd = memfd_create(NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING), error = 0;
     struct mu_stream_page *page = NULL;
 
-    if (fd >= 0 && !mu_file_may_have(mu_stream_bytes()))
+    if (fd >= 0 && !mu_process_may_have(mu_stream_bytes()))
         error = EFBIG;
     else if (fd < 0 || ftruncate(fd, (off_t)mu_stream_bytes()))
         error = errno;

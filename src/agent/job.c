@@ -261,7 +261,7 @@ static void say_not_created(struct mu_agent *agent, enum muster_status status)
 
 int mu_agent_join_job(struct mu_agent *agent)
 {
-    if (mu_join_open(agent->segment, &agent->muster) == MUSTER_OK)
+    if (mu_task_join_open(agent->segment, &agent->muster) == MUSTER_OK)
         return 0;
     mu_agent_say("%s", muster_last_error());
     return -1;
@@ -302,7 +302,7 @@ int mu_agent_open_job(struct mu_agent *agent)
         agent->topology_text[0] = '\0'; /* each task that asks loads hwloc for itself */
     if (mu_segment_is_committed(agent->segment))
         return mu_agent_join_job(agent);
-    if (mu_join_seat(agent->segment, &observer_state(agent)->seat) == MUSTER_OK)
+    if (mu_task_join_seat(agent->segment, &observer_state(agent)->seat) == MUSTER_OK)
         return 0;
     mu_agent_say("%s", muster_last_error());
     return -1;

@@ -10,15 +10,15 @@
 #include "segment/handle.h"
 
 /* When traced: that it came, at `came`, and that it returns with a status. */
-void mu_call_note_entry(const struct mu_named *n, const struct mu_call *c, uint64_t came);
-void mu_call_note_exit(const struct mu_named *n, const struct mu_call *c, enum muster_status status);
+void mu_barrier_call_note_entry(const struct mu_named *n, const struct mu_call *c, uint64_t came);
+void mu_barrier_call_note_exit(const struct mu_named *n, const struct mu_call *c, enum muster_status status);
 
 /*
  * For a task of a host that is not the leader's: the whole call, made by the leader. MUSTER_OK: it has been answered,
  * as c->result says. Nothing is waited for beyond the deadline but a short answer whether it had ended by then.
  */
-enum muster_status mu_call_remote(struct muster *m, const struct mu_named *n, struct mu_call *c,
-                                  muster_deadline deadline);
+enum muster_status mu_barrier_call_remote(struct muster *m, const struct mu_named *n, struct mu_call *c,
+                                          muster_deadline deadline);
 enum muster_status mu_cancel_remote(struct muster *m, const struct mu_named *n, struct mu_call *c);
 
 /* rules.c: they return whether the copy was changed, so that it must be put; the first one does not. */

@@ -131,7 +131,7 @@ bool mu_area_arrive(struct mu_area *a, uint64_t instance)
 
 static bool leader_lost(const struct muster_group *g)
 {
-    return g->follows && mu_bridge_state(g->muster->seg) == MU_BRIDGE_LOST;
+    return g->follows && mu_host_bridge_state(g->muster->seg) == MU_BRIDGE_LOST;
 }
 
 /* One of those waited for that have not arrived; num_waits when there is none. Sets *closed when any is closed. */

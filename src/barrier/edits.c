@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "segment/hosts.h"
 
-struct work {
+struct edit_work {
     struct mu_named *n;
     struct mu_call *const *calls;
     uint32_t count;
@@ -49,7 +49,7 @@ static bool take_copy(struct mu_edit *e, struct mu_named *n, struct mu_barrier *
 
 static enum mu_verdict arrive_all(struct mu_edit *e)
 {
-    struct work *w = e->arg;
+    struct edit_work *w = e->arg;
     struct mu_barrier b = {0};
     enum mu_verdict verdict = MU_KEEP;
     bool changed = false;
@@ -74,7 +74,7 @@ static enum mu_verdict arrive_all(struct mu_edit *e)
 /* End the instance w->counter with n->fail_*, unless it has ended. */
 static enum mu_verdict fail_instance(struct mu_edit *e)
 {
-    struct work *w = e->arg;
+    struct edit_work *w = e->arg;
     struct mu_barrier b;
     enum mu_verdict verdict = MU_KEEP;
 
@@ -93,7 +93,7 @@ static enum mu_verdict fail_instance(struct mu_edit *e)
  * dead one. */
 static enum mu_verdict barrier_unarrive(struct mu_edit *e)
 {
-    struct work *w = e->arg;
+    struct edit_work *w = e->arg;
     struct mu_barrier b;
     struct mu_cluster cluster;
     enum mu_verdict verdict = MU_KEEP;
@@ -110,7 +110,7 @@ static enum mu_verdict barrier_unarrive(struct mu_edit *e)
 /* The caller goes away: its instance has ended by now (then it is told), or its next call must hear of it. */
 static enum mu_verdict give_up(struct mu_edit *e)
 {
-    struct work *w = e->arg;
+    struct edit_work *w = e->arg;
     struct mu_call *c = w->calls[0];
     struct mu_barrier b;
     enum mu_verdict verdict = MU_KEEP;
@@ -148,7 +148,7 @@ static bool refuse_cancel(const struct mu_named *n, struct mu_call *c, const str
 
 static enum mu_verdict barrier_cancel(struct mu_edit *e)
 {
-    struct work *w = e->arg;
+    struct edit_work *w = e->arg;
     struct mu_named *n = w->n;
     struct mu_call *c = w->calls[0];
     struct mu_barrier b = {0};
@@ -181,7 +181,7 @@ static enum mu_verdict barrier_cancel(struct mu_edit *e)
     return verdict;
 }
 
-static enum muster_status barrier_edit(struct work *w, mu_edit_fn fn)
+static enum muster_status barrier_edit(struct edit_work *w, mu_edit_fn fn)
 {
     struct mu_table t = mu_table_cells(w->n->seg);
     struct mu_edit e = {.arg = w, .forget = w->n->forget, .forget_arg = w->n->forget_arg};
@@ -201,21 +201,21 @@ static enum muster_status barrier_edit(struct work *w, mu_edit_fn fn)
 
 enum muster_status mu_named_arrive(struct mu_named *n, struct mu_call *const *calls, uint32_t count)
 {
-    struct work w = {n, calls, count, 0};
+    struct edit_work w = {n, calls, count, 0};
 
     return barrier_edit(&w, arrive_all);
 }
 
 enum muster_status mu_named_leave(struct mu_named *n, struct mu_call *c)
 {
-    struct work w = {n, &c, 1, 0};
+    struct edit_work w = {n, &c, 1, 0};
 
     return barrier_edit(&w, give_up);
 }
 
 enum muster_status mu_named_cancel(struct mu_named *n, struct mu_call *c)
 {
-    struct work w = {n, &c, 1, 0};
+    struct edit_work w = {n, &c, 1, 0};
 
     return barrier_edit(&w, barrier_cancel);
 }
@@ -226,7 +226,7 @@ enum muster_status mu_named_cancel(struct mu_named *n, struct mu_call *c)
  */
 static bool participant_failed(struct mu_named *n)
 {
-    struct work w = {.n = n, .counter = n->b.h.counter};
+    struct edit_work w = {.n = n, .counter = n->b.h.counter};
     struct mu_cluster cluster;
     bool out = false;
 
@@ -242,7 +242,7 @@ static bool participant_failed(struct mu_named *n)
 
 enum muster_status mu_named_settle(struct mu_named *n, bool *ret_ended)
 {
-    struct work w = {.n = n, .counter = n->b.h.counter};
+    struct edit_work w = {.n = n, .counter = n->b.h.counter};
 
     *ret_ended = participant_failed(n);
     if (!*ret_ended && n->b.h.deadline <= mu_now()) {

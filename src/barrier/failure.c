@@ -22,9 +22,9 @@ bool mu_named_find_failed(const struct mu_named *n, const struct mu_barrier *b, 
         if (id >= seg->num_tasks || mu_cluster_task(seg, id, &r, why, &cluster))
             continue;
         mu_cluster_name(seg, id, &r, name, sizeof name);
-        if (mu_task_is_propagated(&r))
+        if (mu_cluster_is_propagated(&r))
             snprintf(text, size, "%s was already in error before the barrier was called: %s", name, why);
-        else if (mu_task_is_over(&r))
+        else if (mu_cluster_is_over(&r))
             snprintf(text, size, "%s %s, before the barrier was called", name, mu_cluster_end(&r, why));
         else
             continue;
@@ -44,8 +44,8 @@ static bool is_out(const struct mu_barrier *b, uint32_t i, const struct mu_task_
                 ((b->marks[i] & MU_MARK_ARRIVED) && !MU_MARK_OF(b->marks[i], r));
 
     *ret_fatal =
-        mu_task_is_over(r) || !(r->flags & (left ? MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT : MU_TASK_RECOVERABLE));
-    return left || r->state == MUSTER_TASK_ERROR || mu_task_is_over(r);
+        mu_cluster_is_over(r) || !(r->flags & (left ? MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT : MU_TASK_RECOVERABLE));
+    return left || r->state == MUSTER_TASK_ERROR || mu_cluster_is_over(r);
 }
 
 bool mu_named_find_fatal(struct mu_named *n, const struct mu_barrier *b, bool *ret_out)
@@ -73,7 +73,7 @@ bool mu_named_find_fatal(struct mu_named *n, const struct mu_barrier *b, bool *r
         snprintf(n->fail_text, sizeof n->fail_text,
                  "Barrier failed because: %s %s. Barrier Id: %.120s::%" PRIu64 "%s%s", name,
                  r->state == MUSTER_TASK_ERROR          ? "is in error"
-                 : mu_task_is_over(r)                   ? mu_cluster_end(r, end)
+                 : mu_cluster_is_over(r)                ? mu_cluster_end(r, end)
                  : r->state == MUSTER_TASK_DISCONNECTED ? "has disconnected"
                                                         : "was replaced by another process",
                  n->id, b->h.counter, why[0] ? ": " : "", why);

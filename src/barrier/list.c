@@ -7,7 +7,7 @@
 #include "barrier/state.h"
 #include "segment/handle.h"
 
-struct gathering {
+struct list_gathering {
     struct muster_barrier_info *infos;
     size_t count, capacity;
 };
@@ -20,7 +20,7 @@ static bool is_barrier(void *arg, const char *key, uint32_t key_len)
 
 static enum muster_status listing_gather(void *arg, const struct mu_item *item)
 {
-    struct gathering *g = arg;
+    struct list_gathering *g = arg;
     struct muster_barrier_info *i;
     struct mu_barrier b;
 
@@ -62,7 +62,7 @@ static int by_id(const void *a, const void *b)
 enum muster_status muster_barrier_list(struct muster *muster,
                                        int (*visit)(void *arg, const struct muster_barrier_info *info), void *arg)
 {
-    struct gathering g = {0};
+    struct list_gathering g = {0};
     struct mu_walk w = {is_barrier, listing_gather, &g, false};
     struct mu_table t;
     enum muster_status status = mu_enter_read(muster);

@@ -15,7 +15,7 @@
 #include "segment/heap.h"
 #include "segment/hosts.h"
 
-struct gathering {
+struct meeting_gathering {
     const struct muster_segment *seg;
     struct mu_meeting *meetings;
     size_t count, capacity;
@@ -28,7 +28,7 @@ static bool is_meeting(void *arg, const char *key, uint32_t key_len)
            (key[0] == 'G' && key_len > 10 && key_len <= MUSTER_BARRIER_ID_MAX);
 }
 
-static struct mu_meeting *next_meeting(struct gathering *g, uint32_t participants)
+static struct mu_meeting *next_meeting(struct meeting_gathering *g, uint32_t participants)
 {
     struct mu_meeting *m;
 
@@ -58,7 +58,7 @@ static enum muster_status no_memory(void)
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to list barriers");
 }
 
-static enum muster_status take_barrier(struct gathering *g, const struct mu_item *item)
+static enum muster_status take_barrier(struct meeting_gathering *g, const struct mu_item *item)
 {
     struct mu_meeting *m;
     struct mu_barrier b;
@@ -137,7 +137,7 @@ static void instances_survey(struct mu_meeting *m, const struct mu_group_member 
     m->code = lost ? MUSTER_UNAVAILABLE : MUSTER_OK;
 }
 
-static enum muster_status take_group(struct gathering *g, const struct mu_item *item)
+static enum muster_status take_group(struct meeting_gathering *g, const struct mu_item *item)
 {
     const struct mu_group_head *head = item->value;
     struct mu_meeting *m;
@@ -184,7 +184,7 @@ void mu_meeting_free(struct mu_meeting *meetings, size_t count)
 
 enum muster_status mu_meeting_list(struct muster *muster, struct mu_meeting **ret_meetings, size_t *ret_count)
 {
-    struct gathering g = {0};
+    struct meeting_gathering g = {0};
     struct mu_walk w = {is_meeting, meeting_take, &g, false};
     struct mu_table t;
     enum muster_status status = mu_enter_read(muster);

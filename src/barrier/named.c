@@ -30,7 +30,7 @@ static enum muster_status wait_for_end(struct mu_named *n, struct mu_call *c, mu
     while (!status && !done) {
         mu_wait_look(&w);
         status = mu_named_read(n);
-        done = !status && mu_call_answered(c, n);
+        done = !status && mu_barrier_call_answered(c, n);
         if (status || done)
             break;
         status = mu_named_settle(n, &ended);
@@ -96,8 +96,9 @@ static enum muster_status call_prepare(struct muster *m, struct mu_ctx *ctx, str
     if (m->task_id < 0)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "an observer cannot take part in a barrier");
     if (!status)
-        status = mu_is_bridged(n->seg) && mu_barrier_is_hosts(n->id) ? mu_call_take_own_list(c, n, task_ids, count)
-                                                                     : mu_call_take_list(c, n, task_ids, count);
+        status = mu_is_bridged(n->seg) && mu_barrier_is_hosts(n->id)
+                     ? mu_barrier_call_take_own_list(c, n, task_ids, count)
+                     : mu_barrier_call_take_list(c, n, task_ids, count);
     if (!status)
         status = know_attempt(m, n, c);
     return status;
@@ -119,22 +120,22 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
         came = mu_trace_now(ctx);
     status = call_prepare(muster, ctx, &n, &c, id, task_ids, count);
     if (!status)
-        status = is_elsewhere(&n) ? mu_call_remote(muster, &n, &c, deadline) : mu_named_arrive(&n, &only, 1);
+        status = is_elsewhere(&n) ? mu_barrier_call_remote(muster, &n, &c, deadline) : mu_named_arrive(&n, &only, 1);
     if (status)
         came = 0; /* it did not come */
     if (came)
-        mu_call_note_entry(&n, &c, came);
+        mu_barrier_call_note_entry(&n, &c, came);
     if (!status && c.waiting)
         status = wait_for_end(&n, &c, deadline);
     if (!status && !c.result)
         mu_count(&ctx->own->named_barriers, 1);
     if (came)
-        mu_call_note_exit(&n, &c, status ? status : c.result);
+        mu_barrier_call_note_exit(&n, &c, status ? status : c.result);
     mu_named_done(&n);
     mu_exit(ctx);
     if (!status)
-        status = mu_call_result(&c);
-    mu_call_done(&c);
+        status = mu_barrier_call_result(&c);
+    mu_barrier_call_done(&c);
     return status;
 }
 
@@ -154,7 +155,7 @@ enum muster_status muster_barrier_cancel(struct muster *muster, const char *id, 
     mu_named_done(&n);
     mu_exit(ctx);
     if (!status)
-        status = mu_call_result(&c);
-    mu_call_done(&c);
+        status = mu_barrier_call_result(&c);
+    mu_barrier_call_done(&c);
     return status;
 }

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "segment/hosts.h"
 
-void mu_call_done(struct mu_call *c)
+void mu_barrier_call_done(struct mu_call *c)
 {
     free(c->ids);
     free(c->text);
@@ -18,7 +18,7 @@ void mu_call_done(struct mu_call *c)
     c->text = NULL;
 }
 
-enum muster_status mu_call_result(const struct mu_call *c)
+enum muster_status mu_barrier_call_result(const struct mu_call *c)
 {
     return c->result ? mu_fail(c->result, "%s", c->text ? c->text : "") : MUSTER_OK;
 }
@@ -53,7 +53,7 @@ bool mu_barrier_is_hosts(const char *id)
     return !strncmp(id, MUSTER_BARRIER_HOST, sizeof MUSTER_BARRIER_HOST - 1);
 }
 
-void mu_call_pack(struct mu_pack *p, const char *id, const struct mu_call *c)
+void mu_barrier_call_pack(struct mu_pack *p, const char *id, const struct mu_call *c)
 {
     mu_pack_text(p, id);
     mu_pack_u32(p, c->name);
@@ -65,7 +65,7 @@ void mu_call_pack(struct mu_pack *p, const char *id, const struct mu_call *c)
         mu_pack_u32(p, c->ids[i]);
 }
 
-bool mu_call_unpack(struct mu_unpack *u, uint32_t num_tasks, char *id, struct mu_call *c)
+bool mu_barrier_call_unpack(struct mu_unpack *u, uint32_t num_tasks, char *id, struct mu_call *c)
 {
     mu_unpack_text(u, id, MUSTER_BARRIER_ID_MAX + 1);
     c->name = mu_unpack_u32(u);
@@ -132,7 +132,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-enum muster_status mu_call_take_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids, size_t count)
+enum muster_status mu_barrier_call_take_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
+                                             size_t count)
 {
     uint32_t kept = 0;
 
@@ -160,13 +161,13 @@ enum muster_status mu_call_take_list(struct mu_call *c, const struct mu_named *n
     return MUSTER_OK;
 }
 
-enum muster_status mu_call_take_own_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
-                                         size_t count)
+enum muster_status mu_barrier_call_take_own_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
+                                                 size_t count)
 {
     enum muster_status status = MUSTER_OK;
 
     if (count) {
-        status = mu_call_take_list(c, n, task_ids, count);
+        status = mu_barrier_call_take_list(c, n, task_ids, count);
     } else {
         c->num = n->seg->local_tasks;
         c->ids = malloc((c->num + 1) * sizeof *c->ids);

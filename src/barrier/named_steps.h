@@ -6,7 +6,7 @@
  *     mu_named_arrive(&n, calls, count);          one commit for all of them; each is answered, or waits
  *     for (;;) {
  *         mu_named_read(&n);                      n.b: as it is now; n.word: on which to wait for a change
- *         mu_call_answered(call, &n.b)            for each that waits
+ *         mu_barrier_call_answered(call, &n.b)            for each that waits
  *         if (!mu_named_settle(&n)) wait;         commits the timeout or the failure that is due, as any waiter does
  *     }
  *     mu_named_done(&n);
@@ -51,9 +51,9 @@ struct mu_call {
 #define MU_CALL_SUPERSEDED                                                                                             \
     "Cancelled because there's a more recent barrier call for %.100s::%" PRIu64                                        \
     " from the same task, or the task has been set in error"
-void mu_call_done(struct mu_call *c); /* frees the list and the text */
+void mu_barrier_call_done(struct mu_call *c); /* frees the list and the text */
 /* The result as a status with its sentence. */
-enum muster_status mu_call_result(const struct mu_call *c);
+enum muster_status mu_barrier_call_result(const struct mu_call *c);
 
 /* A barrier, as somebody deals with it. */
 struct mu_named {
@@ -92,24 +92,24 @@ bool mu_barrier_is_hosts(const char *id);
  * not made. */
 enum { MU_MEET_REPLAYED = 1, MU_MEET_SUPERSEDED = 2, MU_MEET_AT_ONCE = 4, MU_MEET_REPLACED = 8 };
 /* A call as bytes for another host, and back; *id: room for MUSTER_BARRIER_ID_MAX + 1. False: not well formed. */
-void mu_call_pack(struct mu_pack *p, const char *id, const struct mu_call *c);
-bool mu_call_unpack(struct mu_unpack *u, uint32_t num_tasks, char *id, struct mu_call *c);
+void mu_barrier_call_pack(struct mu_pack *p, const char *id, const struct mu_call *c);
+bool mu_barrier_call_unpack(struct mu_unpack *u, uint32_t num_tasks, char *id, struct mu_call *c);
 
 /* Checks and sorts a list of participants into the call; count 0: all tasks. */
-enum muster_status mu_call_take_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
-                                     size_t count);
+enum muster_status mu_barrier_call_take_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
+                                             size_t count);
 
 /* The same of a barrier of a host's own, in a job of several: count 0 is the host's tasks, and no others may be in it.
  */
-enum muster_status mu_call_take_own_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
-                                         size_t count);
+enum muster_status mu_barrier_call_take_own_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
+                                                 size_t count);
 
 /* In order, as if one after the other. A failure (no memory, no room, damage): none has been made. */
 enum muster_status mu_named_arrive(struct mu_named *n, struct mu_call *const *calls, uint32_t count);
 /* n->b.h.num is 0 when nobody has come to it. */
 enum muster_status mu_named_read(struct mu_named *n);
 /* Has the call's instance an answer for it in this state? Then c->waiting is false, and its result is filled in. */
-bool mu_call_answered(struct mu_call *c, const struct mu_named *n);
+bool mu_barrier_call_answered(struct mu_call *c, const struct mu_named *n);
 /* Is the instance in n->b, which is open, over by a failure or its deadline? *ret_ended: it was, and that has been
  * committed: read again. Takes back arrivals of recoverable tasks that are out. */
 enum muster_status mu_named_settle(struct mu_named *n, bool *ret_ended);

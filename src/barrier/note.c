@@ -9,14 +9,14 @@
 #include "barrier/group.h"
 #include "segment/trace.h"
 
-void mu_call_note_entry(const struct mu_named *n, const struct mu_call *c, uint64_t came)
+void mu_barrier_call_note_entry(const struct mu_named *n, const struct mu_call *c, uint64_t came)
 {
     uint32_t name = mu_trace_name(n->ctx, n->key.hash, n->id, strlen(n->id));
 
     mu_trace_note(n->ctx, came, MU_TRACE_NAMED_ENTER, MUSTER_OK, name, n->key.hash, c->counter);
 }
 
-void mu_call_note_exit(const struct mu_named *n, const struct mu_call *c, enum muster_status status)
+void mu_barrier_call_note_exit(const struct mu_named *n, const struct mu_call *c, enum muster_status status)
 {
     uint32_t name;
 

@@ -44,7 +44,7 @@ static enum muster_status wait_answer(struct mu_steps *steps, enum muster_status
 
 void mu_barrier_wait_begin(struct mu_barrier_remote *r)
 {
-    mu_call_pack(mu_steps_ask(&r->steps, MU_OP_BARRIER_WAIT), r->id, r->call);
+    mu_barrier_call_pack(mu_steps_ask(&r->steps, MU_OP_BARRIER_WAIT), r->id, r->call);
     r->steps.answer = wait_answer;
     r->steps.kind = MU_WAIT_BARRIER;
     name_instance(&r->steps, r->id, r->call->asked);
@@ -52,7 +52,7 @@ void mu_barrier_wait_begin(struct mu_barrier_remote *r)
 
 void mu_barrier_give_up_begin(struct mu_barrier_remote *r)
 {
-    mu_call_pack(mu_steps_ask(&r->steps, MU_OP_BARRIER_GIVE_UP), r->id, r->call);
+    mu_barrier_call_pack(mu_steps_ask(&r->steps, MU_OP_BARRIER_GIVE_UP), r->id, r->call);
     r->gives_up = true;
 }
 
@@ -117,7 +117,7 @@ static enum muster_status keep_result(struct mu_call *c, enum muster_status stat
 static enum muster_status call_leave(struct muster *m, const struct mu_named *n, struct mu_barrier_remote *r,
                                      enum muster_status status)
 {
-    bool is_up = mu_bridge_state(n->seg) == MU_BRIDGE_UP;
+    bool is_up = mu_host_bridge_state(n->seg) == MU_BRIDGE_UP;
     struct mu_call *c = r->call;
     char why[MU_BARRIER_TEXT];
     enum muster_status result;
@@ -154,8 +154,8 @@ static void say_missing_here(const struct mu_named *n, uint32_t own)
     mu_named_done(&seen);
 }
 
-enum muster_status mu_call_remote(struct muster *m, const struct mu_named *n, struct mu_call *c,
-                                  muster_deadline deadline)
+enum muster_status mu_barrier_call_remote(struct muster *m, const struct mu_named *n, struct mu_call *c,
+                                          muster_deadline deadline)
 {
     struct mu_barrier_remote r = {.id = n->id, .call = c};
     enum muster_status status;

@@ -240,7 +240,7 @@ enum muster_status mu_roll_come(struct mu_ctx *ctx, struct mu_coming *c)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-struct reading {
+struct entry_reading {
     const struct mu_key *key;
     const char *name;
     const struct muster_segment *seg;
@@ -249,13 +249,13 @@ struct reading {
 
 static bool is_wanted(void *arg, const char *key, uint32_t key_len)
 {
-    const struct reading *r = arg;
+    const struct entry_reading *r = arg;
 
     return key_len == r->key->len && !memcmp(key, r->key->words, key_len);
 }
 
 /* The area that a reference names; NULL when it is not sound. */
-static struct mu_area *area_at(const struct reading *r, uint64_t ref, uint32_t data_bytes)
+static struct mu_area *area_at(const struct entry_reading *r, uint64_t ref, uint32_t data_bytes)
 {
     uint32_t limit;
     struct mu_block *b = mu_heap_block(r->seg, MU_REF_INDEX(ref), &limit);
@@ -265,7 +265,7 @@ static struct mu_area *area_at(const struct reading *r, uint64_t ref, uint32_t d
 
 static enum muster_status call_roll(void *arg, const struct mu_item *item)
 {
-    struct reading *r = arg;
+    struct entry_reading *r = arg;
     struct mu_roll *roll = r->roll;
     const struct mu_group_member *members = mu_roll_members((void *)(uintptr_t)item->value);
 
@@ -296,7 +296,7 @@ enum muster_status mu_roll_read(struct muster_segment *seg, struct mu_ctx *ctx, 
                                 const char *name, struct mu_roll *r)
 {
     struct mu_table t = mu_table_cells(seg);
-    struct reading reading = {k, name, seg, r};
+    struct entry_reading reading = {k, name, seg, r};
     struct mu_walk walk = {is_wanted, call_roll, &reading, false};
     struct mu_bucket_info info;
     enum muster_status status;
@@ -326,7 +326,7 @@ enum muster_status mu_roll_lost(struct muster_segment *seg, const char *group, c
         if (there && t.incarnation != r->members[i].incarnation) /* its successor will come to the next generation */
             return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s has replaced the member that came", group,
                            name);
-        if (mu_task_is_over(&t) && t.state != MUSTER_TASK_ERROR)
+        if (mu_cluster_is_over(&t) && t.state != MUSTER_TASK_ERROR)
             return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s %s", group, name,
                            mu_cluster_end(&t, text));
         if (t.state != MUSTER_TASK_ERROR)
@@ -367,7 +367,7 @@ enum muster_status mu_roll_complete(struct mu_ctx *ctx, const struct mu_key *k, 
     return status ? status : mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, entry_complete, &e, NULL);
 }
 
-struct making {
+struct entry_making {
     const void *value;
     size_t len;
     uint32_t size;
@@ -377,7 +377,7 @@ struct making {
 /* The entry, or its next area. */
 static enum mu_verdict entry_make(struct mu_edit *e)
 {
-    struct making *m = e->arg;
+    struct entry_making *m = e->arg;
 
     e->status = MUSTER_OK;
     if (e->version && (e->old_len != m->len || e->old_refs != m->size + 1)) {
@@ -404,7 +404,7 @@ enum muster_status mu_roll_make(struct mu_ctx *ctx, const struct mu_key *k, cons
                                 const struct mu_group_member *members)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
-    struct making m = {.len = sizeof *head + head->size * sizeof *members, .size = head->size};
+    struct entry_making m = {.len = sizeof *head + head->size * sizeof *members, .size = head->size};
     uint8_t *value = malloc(m.len);
     bool is_first = true; /* the proxy, but where an agent before this one began: then a member's area is too large */
     enum muster_status status =

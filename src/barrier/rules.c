@@ -229,7 +229,7 @@ bool mu_rules_answered(struct mu_call *c, const struct mu_barrier *b, const char
     return false;
 }
 
-bool mu_call_answered(struct mu_call *c, const struct mu_named *n)
+bool mu_barrier_call_answered(struct mu_call *c, const struct mu_named *n)
 {
     return mu_rules_answered(c, &n->b, n->id);
 }

@@ -193,9 +193,9 @@ static uint32_t keeper_of(const struct muster_group *g)
 static enum mu_bridge_state leader_reach(const struct muster_group *g)
 {
     struct muster_segment *seg = g->muster->seg;
-    enum mu_bridge_state state = mu_bridge_state(seg);
+    enum mu_bridge_state state = mu_host_bridge_state(seg);
 
-    if (state == MU_BRIDGE_UP && !mu_bridge_agent_lives(seg))
+    if (state == MU_BRIDGE_UP && !mu_host_bridge_agent_lives(seg))
         state = MU_BRIDGE_DOWN;
     if (state == MU_BRIDGE_UP && !g->follows)
         /* relaxed: a word that the agent writes; of a host that is lost it says so in the verdict */

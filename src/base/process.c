@@ -200,7 +200,7 @@ bool mu_is_beside(const char *path, size_t folder_len, uid_t owner)
     return true;
 }
 
-bool mu_file_may_have(uint64_t bytes)
+bool mu_process_may_have(uint64_t bytes)
 {
     struct rlimit limit;
 

@@ -24,7 +24,7 @@ uint64_t mu_namespace(const char *kind);
 /* This boot's id; zeros when it cannot be read. */
 void mu_boot_id(uint8_t id[16]);
 /* Whether the limit of file sizes lets a file grow to so many bytes: beyond it growth is not refused, but SIGXFSZ. */
-bool mu_file_may_have(uint64_t bytes);
+bool mu_process_may_have(uint64_t bytes);
 /*
  * The path of the `muster` that this process is, as it may be told to others: of the whole one, which lies beside it
  * (cli/quick.c), that of the command, if that is there. 0, or -1 with errno: "" then.

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-struct state {
+struct sip_state {
     uint64_t v[4];
 };
 
@@ -16,7 +16,7 @@ static inline uint64_t rotate_left(uint64_t x, unsigned bits)
     return x << bits | x >> (64 - bits);
 }
 
-static inline void sip_rounds(struct state *s, int count)
+static inline void sip_rounds(struct sip_state *s, int count)
 {
     uint64_t *v = s->v;
 
@@ -34,22 +34,22 @@ static inline void sip_rounds(struct state *s, int count)
     }
 }
 
-static inline void word_take(struct state *s, uint64_t word)
+static inline void word_take(struct sip_state *s, uint64_t word)
 {
     s->v[3] ^= word;
     sip_rounds(s, 2);
     s->v[0] ^= word;
 }
 
-static inline uint64_t state_folded(const struct state *s)
+static inline uint64_t state_folded(const struct sip_state *s)
 {
     return s->v[0] ^ s->v[1] ^ s->v[2] ^ s->v[3];
 }
 
 void mu_siphash(const uint64_t key[2], const void *bytes, size_t len, uint64_t ret_tag[2])
 {
-    struct state s = {{key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du ^ 0xee, key[0] ^ 0x6c7967656e657261u,
-                       key[1] ^ 0x7465646279746573u}};
+    struct sip_state s = {{key[0] ^ 0x736f6d6570736575u, key[1] ^ 0x646f72616e646f6du ^ 0xee,
+                           key[0] ^ 0x6c7967656e657261u, key[1] ^ 0x7465646279746573u}};
     uint64_t word = 0;
     size_t at = 0;
 

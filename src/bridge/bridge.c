@@ -312,7 +312,7 @@ static void replay_early(struct mu_bridge *b)
 
 static enum muster_status make_core(struct mu_bridge *b, struct muster *m)
 {
-    const struct mu_wire wire = {
+    const struct mu_core_wire wire = {
         .arg = b, .send = wire_send, .drop = wire_drop, .send_slice = wire_send_slice, .path = wire_path};
     enum muster_status status;
 

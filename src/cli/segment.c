@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-struct listing {
+struct segment_listing {
     const struct mu_cli_call *call;
     struct mu_cli_json json;
     unsigned shown;
@@ -30,7 +30,7 @@ static void segment_json_row(struct mu_cli_json *json, const struct muster_segme
 
 static int list_row(void *arg, const struct muster_segment_row *row)
 {
-    struct listing *listing = arg;
+    struct segment_listing *listing = arg;
     char committed[32];
 
     if (listing->call->values[MU_OPT_JSON]) {
@@ -54,7 +54,7 @@ static int list_row(void *arg, const struct muster_segment_row *row)
 
 static int segment_list_run(struct mu_cli_call *call)
 {
-    struct listing listing = {.call = call};
+    struct segment_listing listing = {.call = call};
     enum muster_status status;
     int code = 0;
 
@@ -155,7 +155,7 @@ static int info_run(struct mu_cli_call *call)
 
 static void fault_report(void *arg, const char *sentence)
 {
-    struct listing *listing = arg;
+    struct segment_listing *listing = arg;
 
     if (listing->call->values[MU_OPT_JSON])
         mu_cli_json_text(&listing->json, NULL, sentence);
@@ -165,7 +165,7 @@ static void fault_report(void *arg, const char *sentence)
 
 static int check_run(struct mu_cli_call *call)
 {
-    struct listing listing = {.call = call};
+    struct segment_listing listing = {.call = call};
     struct mu_cli_json *json = &listing.json;
     struct muster_segment *segment;
     struct muster_audit audit = {.problems = 0};
@@ -207,14 +207,14 @@ static int check_run(struct mu_cli_call *call)
 
 /* ---- rm ---------------------------------------------------------------------------------------------------------- */
 
-struct wanted {
+struct wanted_segment {
     const char *job;
     unsigned live, pid;
 };
 
 static int find_live(void *arg, const struct muster_segment_row *row)
 {
-    struct wanted *wanted = arg;
+    struct wanted_segment *wanted = arg;
 
     if (strcmp(row->job, wanted->job) != 0)
         return 0;
@@ -229,7 +229,7 @@ static int rm_run(struct mu_cli_call *call)
     int code = 0;
 
     for (int i = 0; i < call->count; i++) {
-        struct wanted wanted = {.job = call->operands[i]};
+        struct wanted_segment wanted = {.job = call->operands[i]};
 
         if (!mu_cli_valid_job(wanted.job))
             return mu_cli_usage(call, "'%.60s' is no job name", wanted.job);

@@ -52,7 +52,7 @@ static void accept_one(struct mu_pmi1 *server, int fd)
     int on = 1;
     uid_t user;
 
-    if (!mu_peer_may_come(&server->peers, fd, &user)) {
+    if (!mu_rpc_peer_may_come(&server->peers, fd, &user)) {
         refuse_stranger(server, fd,
                         "a process that is not known to be this user's wanted to be a task of this job's MPI: it is "
                         "refused");

@@ -334,7 +334,7 @@ static void begin_spawn(struct mu_pmi1_client *client)
 
 /* ---- which is which ---- */
 
-static const struct message {
+static const struct pmi1_message {
     const char *cmd;
     answer *answer;
     bool anytime; /* also before init */

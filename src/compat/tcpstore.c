@@ -199,9 +199,9 @@ static bool may_come(struct mu_tcpstore *store, int fd)
     char why[80];
     uid_t user;
 
-    if (store->options.insecure || mu_peer_may_come(&store->peers, fd, &user))
+    if (store->options.insecure || mu_rpc_peer_may_come(&store->peers, fd, &user))
         return true;
-    mu_peer_why(user, why, sizeof why);
+    mu_rpc_peer_why(user, why, sizeof why);
     mu_ts_say(store, "TCPStore: a client is refused: %s", why);
     return false;
 }

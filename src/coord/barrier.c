@@ -48,7 +48,7 @@ static void barrier_answered(struct mu_coord *coord, struct mu_coord_pending *p,
     forget_call(coord, p);
     mu_coord_pending_answer(coord, p, a->status, a->flags & MU_MEET_SUPERSEDED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER,
                             a->text ? a->text : muster_last_error());
-    mu_call_done(c);
+    mu_barrier_call_done(c);
 }
 
 static void barrier_call_answered(void *arg, struct mu_pending_call *c, const struct mu_pending_answer *a)
@@ -123,12 +123,12 @@ static void call_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
     }
     forget_call(coord, p);
     mu_pending_remove(&p->pending);
-    mu_call_done(&p->pending.call);
+    mu_barrier_call_done(&p->pending.call);
     mu_pending_drop(&coord->pending, at);
 }
 
 /* What the caller has sent. NONE of its task's earlier calls is taken up: each is a new one. */
-struct wanted {
+struct wanted_barrier {
     int32_t task;
     const char *key; /* a 'B', and the id */
     const int32_t *tasks;
@@ -148,7 +148,7 @@ static uint64_t timeout_of(int64_t ms)
 }
 
 /* Make the call: the table's barrier is this one afterwards. */
-static enum muster_status call_arrive(struct mu_coord *coord, struct mu_ctx *ctx, const struct wanted *w,
+static enum muster_status call_arrive(struct mu_coord *coord, struct mu_ctx *ctx, const struct wanted_barrier *w,
                                       struct mu_call *c)
 {
     struct mu_named *n = &coord->pending.named;
@@ -157,8 +157,8 @@ static enum muster_status call_arrive(struct mu_coord *coord, struct mu_ctx *ctx
 
     if (!status)
         status = mu_is_bridged(coord->seg) && mu_barrier_is_hosts(w->key + 1)
-                     ? mu_call_take_own_list(c, n, w->tasks, w->count)
-                     : mu_call_take_list(c, n, w->tasks, w->count);
+                     ? mu_barrier_call_take_own_list(c, n, w->tasks, w->count)
+                     : mu_barrier_call_take_list(c, n, w->tasks, w->count);
     if (status)
         return status;
     mu_coord_record(coord, w->task, &r, NULL);
@@ -223,7 +223,7 @@ static void pending_look(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_p
     mu_pending_drop(&coord->pending, at);
 }
 
-static void barrier_call_make(struct mu_coord *coord, struct mu_coord_request *request, const struct wanted *w)
+static void barrier_call_make(struct mu_coord *coord, struct mu_coord_request *request, const struct wanted_barrier *w)
 {
     struct mu_call c = {0};
     struct mu_pending *at;
@@ -251,11 +251,11 @@ static void barrier_call_make(struct mu_coord *coord, struct mu_coord_request *r
     mu_exit(ctx);
     if (status) { /* nothing was done, or the arrival stands and nobody is told */
         mu_coord_fail(request, status, status == MUSTER_RESOURCE_EXHAUSTED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER);
-        mu_call_done(&c);
+        mu_barrier_call_done(&c);
     } else if (!c.waiting) {
         request->replayed = c.replayed;
         mu_coord_answer(request, c.result, MU_PAYLOAD_BARRIER, words_of(&c));
-        mu_call_done(&c);
+        mu_barrier_call_done(&c);
     }
 }
 
@@ -302,7 +302,7 @@ void mu_coord_barrier(struct mu_coord *coord, struct mu_coord_request *request, 
                       size_t id_len, int64_t timeout_ms, const int32_t *tasks, size_t count, int64_t counter)
 {
     char key[MUSTER_BARRIER_ID_MAX + 2], *text = key + 1, late[MUSTER_BARRIER_ID_MAX + 96];
-    struct wanted w = {task, key, tasks, count, counter, timeout_ms};
+    struct wanted_barrier w = {task, key, tasks, count, counter, timeout_ms};
 
     request->pending = NULL;
     request->replayed = false;
@@ -352,8 +352,8 @@ void mu_coord_cancel(struct mu_coord *coord, struct mu_coord_request *request, i
             pending_look(coord, ctx, at);
         mu_exit(ctx);
     }
-    status = status ? status : mu_call_result(&c);
-    mu_call_done(&c);
+    status = status ? status : mu_barrier_call_result(&c);
+    mu_barrier_call_done(&c);
     if (status)
         mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else

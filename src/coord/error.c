@@ -101,7 +101,7 @@ static void fail_untold(struct mu_coord *coord)
 static void error_broadcast(struct mu_coord *coord)
 {
     coord->error.is = true;
-    mu_key_waits_fail(coord, coord->error.text);
+    mu_coord_key_waits_fail(coord, coord->error.text);
     call_wire_clients(coord);
     if (!coord->polled) {
         fail_untold(coord);

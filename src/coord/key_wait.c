@@ -60,7 +60,7 @@ static struct mu_key_wait *key_wait_find(const struct mu_key_wait_spot *s, const
 }
 
 /* With the last one its spot goes. */
-void mu_key_wait_drop(struct mu_coord *coord, struct mu_key_wait *w)
+void mu_coord_key_wait_drop(struct mu_coord *coord, struct mu_key_wait *w)
 {
     struct mu_key_wait_spot *s = w->spot;
 
@@ -68,7 +68,7 @@ void mu_key_wait_drop(struct mu_coord *coord, struct mu_key_wait *w)
     if (w->next)
         w->next->before = w->before;
     if (w->fetch)
-        mu_key_fetch_drop(coord, w->fetch);
+        mu_coord_key_fetch_drop(coord, w->fetch);
     free(w);
     if (!s->waits)
         drop_spot(coord, s);
@@ -107,11 +107,11 @@ static void get_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
     struct mu_key_wait *w = p->at;
 
     if (!is_wanted(w))
-        mu_key_wait_drop(coord, w);
+        mu_coord_key_wait_drop(coord, w);
 }
 
-enum muster_status mu_key_wait_add(struct mu_coord *coord, struct mu_coord_request *request, const struct mu_key *k,
-                                   uint64_t word, bool waits)
+enum muster_status mu_coord_key_wait_add(struct mu_coord *coord, struct mu_coord_request *request,
+                                         const struct mu_key *k, uint64_t word, bool waits)
 {
     struct mu_key_wait *w = key_wait_of(coord, k, word);
     struct mu_coord_pending *p;
@@ -126,7 +126,7 @@ enum muster_status mu_key_wait_add(struct mu_coord *coord, struct mu_coord_reque
         return MUSTER_OK;
     }
     if (!is_wanted(w))
-        mu_key_wait_drop(coord, w);
+        mu_coord_key_wait_drop(coord, w);
     return MUSTER_RESOURCE_EXHAUSTED;
 }
 
@@ -152,8 +152,8 @@ static enum muster_status value_found(const struct mu_found *found, struct mu_va
     return MUSTER_OK;
 }
 
-enum muster_status mu_coord_fetch(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k, enum mu_fetch how,
-                                  struct mu_found *ret_found, struct mu_blob **ret)
+enum muster_status mu_coord_fetch(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k,
+                                  enum mu_coord_fetch_kind how, struct mu_found *ret_found, struct mu_blob **ret)
 {
     struct mu_table t = mu_table_kv(coord->seg);
     struct mu_value *kept = &coord->values[k->hash % MU_VALUES];
@@ -196,7 +196,8 @@ void mu_coord_point(struct mu_coord_request *request, struct mu_blob *value, uin
     request->version = (int64_t)version;
 }
 
-void mu_key_wait_grant(struct mu_coord *coord, struct mu_coord_pending *p, struct mu_blob *value, uint64_t version)
+void mu_coord_key_wait_grant(struct mu_coord *coord, struct mu_coord_pending *p, struct mu_blob *value,
+                             uint64_t version)
 {
     mu_coord_pending_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     p->shared = mu_blob_hold(value);
@@ -210,7 +211,7 @@ static void waiting_list_answer(struct mu_coord *coord, struct mu_coord_pending_
         if (status)
             mu_coord_pending_answer(coord, l->first, status, MU_PAYLOAD_NONE, muster_last_error());
         else
-            mu_key_wait_grant(coord, l->first, value, version);
+            mu_coord_key_wait_grant(coord, l->first, value, version);
 }
 
 static bool is_bare(const struct mu_coord_pending_list *l)
@@ -238,11 +239,11 @@ static bool key_wait_satisfy(struct mu_coord *coord, struct mu_ctx *ctx, struct 
     waiting_list_answer(coord, &w->requests, status, value, found.version);
     waiting_list_answer(coord, &w->tries, status, value, found.version);
     mu_blob_drop(value);
-    mu_key_wait_drop(coord, w);
+    mu_coord_key_wait_drop(coord, w);
     return true;
 }
 
-bool mu_key_wait_look(struct mu_coord *coord, struct mu_key_wait *w)
+bool mu_coord_key_wait_look(struct mu_coord *coord, struct mu_key_wait *w)
 {
     struct mu_ctx *ctx;
     bool gone;
@@ -254,7 +255,7 @@ bool mu_key_wait_look(struct mu_coord *coord, struct mu_key_wait *w)
     return gone;
 }
 
-void mu_key_waits_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k)
+void mu_coord_key_waits_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k)
 {
     struct mu_key_wait *w = coord->first_spot ? key_wait_find(coord->spots[bucket_of(coord, k)], k) : NULL;
 
@@ -298,10 +299,10 @@ static void fail_heeding(struct mu_coord *coord, struct mu_key_wait *w, const ch
             mu_coord_pending_answer(coord, p, MUSTER_ABORTED, MU_PAYLOAD_NONE, text);
     }
     if (!is_wanted(w))
-        mu_key_wait_drop(coord, w);
+        mu_coord_key_wait_drop(coord, w);
 }
 
-void mu_key_waits_fail(struct mu_coord *coord, const char *text)
+void mu_coord_key_waits_fail(struct mu_coord *coord, const char *text)
 {
     for (struct mu_key_wait_spot *s = coord->first_spot, *next; s; s = next) {
         next = s->next;
@@ -320,7 +321,7 @@ static void key_waits_stop(struct mu_coord *coord)
         mu_fail(MUSTER_CANCELLED, "KeyValueStore destructed");
         waiting_list_answer(coord, &w->requests, MUSTER_CANCELLED, NULL, 0);
         waiting_list_answer(coord, &w->tries, MUSTER_CANCELLED, NULL, 0);
-        mu_key_wait_drop(coord, w);
+        mu_coord_key_wait_drop(coord, w);
     }
     free(coord->spots);
     coord->spots = NULL;

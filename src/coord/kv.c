@@ -33,7 +33,7 @@ static enum muster_status key_change(struct mu_coord *coord, struct mu_kv_change
         mu_fail(status, "key %.*s already exists.", MU_KEY_SHOWN(c->key)); /* with the period: clients match it */
     if (!status) {
         mu_count(&ctx->own->kv_writes, 1);
-        mu_key_waits_written(coord, ctx, c->key);
+        mu_coord_key_waits_written(coord, ctx, c->key);
     }
     mu_exit(ctx);
     return status;
@@ -43,7 +43,7 @@ static enum muster_status key_change(struct mu_coord *coord, struct mu_kv_change
 static void answer_change(struct mu_coord *coord, struct mu_coord_request *request, enum muster_status status)
 {
     if (status)
-        mu_coord_fail(request, status, mu_key_payload(status));
+        mu_coord_fail(request, status, mu_coord_key_payload(status));
     else
         mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_coord_deliver(coord);
@@ -170,7 +170,7 @@ static enum muster_status key_look(struct mu_coord *coord, struct mu_coord_reque
     request->len = status == MUSTER_RESOURCE_EXHAUSTED ? found.len : 0;
     mu_exit(ctx);
     *ret_version = found.version;
-    return !status && !*ret && (waits || coord->remote) ? mu_key_wait_add(coord, request, &k, found.word, waits)
+    return !status && !*ret && (waits || coord->remote) ? mu_coord_key_wait_add(coord, request, &k, found.word, waits)
                                                         : status;
 }
 
@@ -184,7 +184,7 @@ static void leader_ask(struct mu_coord *coord, struct mu_coord_request *request,
     if (copy)
         memcpy(copy, key, shown);
     p->owned[0] = copy;
-    mu_key_fetch_want(coord, p->at, p);
+    mu_coord_key_fetch_want(coord, p->at, p);
     mu_coord_deliver(coord);
 }
 
@@ -228,7 +228,7 @@ void mu_coord_try_get(struct mu_coord *coord, struct mu_coord_request *request, 
     if (!status && !value)
         status = mu_fail(MUSTER_NOT_FOUND, "Config key %.*s not found.", (int)(key_len < SHOWN ? key_len : SHOWN), key);
     if (status)
-        mu_coord_fail(request, status, mu_key_payload(status));
+        mu_coord_fail(request, status, mu_coord_key_payload(status));
     else
         answer_value(request, value, version);
 }

@@ -31,7 +31,7 @@
 #define BYTES    (32u << 20) /* and bytes of theirs */
 
 /* What a line hears of its peer's end; outlives it by a turn of the loop. */
-struct mu_ear {
+struct mu_process_watch {
     uv_poll_t poll;
     struct mu_line *line;
     int pidfd;
@@ -41,7 +41,7 @@ static void process_ended(uv_poll_t *poll, int status, int events);
 
 static void listen_to(struct mu_line *line)
 {
-    struct mu_ear *ear = line->pid ? calloc(1, sizeof *ear) : NULL;
+    struct mu_process_watch *ear = line->pid ? calloc(1, sizeof *ear) : NULL;
 
     if (!ear)
         return;
@@ -60,7 +60,7 @@ static void listen_to(struct mu_line *line)
 
 static void ear_closed(uv_handle_t *handle)
 {
-    struct mu_ear *ear = handle->data;
+    struct mu_process_watch *ear = handle->data;
 
     close(ear->pidfd);
     free(ear);
@@ -206,7 +206,7 @@ static void line_is_gone(struct mu_coord *coord, struct mu_ctx *ctx, int32_t tas
 
 static void process_ended(uv_poll_t *poll, int status, int events)
 {
-    struct mu_line *line = ((struct mu_ear *)poll->data)->line;
+    struct mu_line *line = ((struct mu_process_watch *)poll->data)->line;
     struct mu_coord *coord = line->coord;
     struct mu_ctx *ctx;
     char why[MU_TEXT_MAX];
@@ -277,12 +277,12 @@ void mu_coord_hang_up(struct mu_line *line, const char *why)
 
 /* What the kernel says of a process; of 0, which is none, GONE. One that cannot be asked lives: its heartbeats decide.
  */
-enum fate { LIVES, ENDED /* and nobody has reaped it */, GONE };
+enum client_fate { LIVES, ENDED /* and nobody has reaped it */, GONE };
 
-static enum fate fate_of(uint32_t pid)
+static enum client_fate fate_of(uint32_t pid)
 {
     struct pollfd one = {.fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, .events = POLLIN};
-    enum fate fate = pid && one.fd < 0 && errno != ESRCH ? LIVES : GONE;
+    enum client_fate fate = pid && one.fd < 0 && errno != ESRCH ? LIVES : GONE;
 
     if (one.fd >= 0) {
         fate = poll(&one, 1, 0) == 0 ? LIVES : ENDED;

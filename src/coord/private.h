@@ -82,7 +82,7 @@ void mu_coord_pending_answer(struct mu_coord *coord, struct mu_coord_pending *p,
 void mu_coord_deliver(struct mu_coord *coord);
 /* What a refusal carries that is about a key's value: to clients, an error of the service's own. Others carry nothing.
  */
-static inline unsigned mu_key_payload(enum muster_status status)
+static inline unsigned mu_coord_key_payload(enum muster_status status)
 {
     return status == MUSTER_NOT_FOUND || status == MUSTER_FAILED_PRECONDITION ? MU_PAYLOAD_SERVICE : MU_PAYLOAD_NONE;
 }
@@ -130,7 +130,7 @@ struct mu_coord_error {
     char text[MU_COORD_TEXT];
 };
 
-struct mu_ear;
+struct mu_process_watch;
 struct mu_line {
     struct mu_coord *coord;
     struct mu_line *prev, *next;
@@ -141,7 +141,7 @@ struct mu_line {
     size_t most_bytes; /* and bytes of theirs */
     bool speaks;       /* for a task, or has: tasks point to it */
     uint32_t pid;
-    struct mu_ear *ear; /* NULL: nothing is heard of its process */
+    struct mu_process_watch *ear; /* NULL: nothing is heard of its process */
     char name[64];
 };
 
@@ -337,21 +337,22 @@ struct mu_key_wait_spot {
 };
 
 /* The key was not there when its bucket's word was this. */
-enum muster_status mu_key_wait_add(struct mu_coord *coord, struct mu_coord_request *request, const struct mu_key *k,
-                                   uint64_t word, bool waits);
-void mu_key_wait_drop(struct mu_coord *coord, struct mu_key_wait *w); /* nobody has it any more */
+enum muster_status mu_coord_key_wait_add(struct mu_coord *coord, struct mu_coord_request *request,
+                                         const struct mu_key *k, uint64_t word, bool waits);
+void mu_coord_key_wait_drop(struct mu_coord *coord, struct mu_key_wait *w); /* nobody has it any more */
 /* The value, to one of those who want it. */
-void mu_key_wait_grant(struct mu_coord *coord, struct mu_coord_pending *p, struct mu_blob *value, uint64_t version);
+void mu_coord_key_wait_grant(struct mu_coord *coord, struct mu_coord_pending *p, struct mu_blob *value,
+                             uint64_t version);
 /* If it is there, all of them have it, and the wait is gone: true. Outside of mu_enter(). */
-bool mu_key_wait_look(struct mu_coord *coord, struct mu_key_wait *w);
+bool mu_coord_key_wait_look(struct mu_coord *coord, struct mu_key_wait *w);
 /* The key was written here just now. */
-void mu_key_waits_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k);
+void mu_coord_key_waits_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k);
 /* The job is in error: the gets that heed it end. */
-void mu_key_waits_fail(struct mu_coord *coord, const char *text);
+void mu_coord_key_waits_fail(struct mu_coord *coord, const char *text);
 /* The value; *ret is NULL when the key is absent. A long one is there once for all who get it while anybody has it. */
-enum mu_fetch { MU_FETCH_VALUE, MU_FETCH_BARE, MU_FETCH_FAVOURED }; /* as of a request */
-enum muster_status mu_coord_fetch(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k, enum mu_fetch how,
-                                  struct mu_found *ret_found, struct mu_blob **ret);
+enum mu_coord_fetch_kind { MU_FETCH_VALUE, MU_FETCH_BARE, MU_FETCH_FAVOURED }; /* as of a request */
+enum muster_status mu_coord_fetch(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k,
+                                  enum mu_coord_fetch_kind how, struct mu_found *ret_found, struct mu_blob **ret);
 /* It is the request's answer. */
 void mu_coord_point(struct mu_coord_request *request, struct mu_blob *value, uint64_t version);
 

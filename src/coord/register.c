@@ -173,7 +173,7 @@ static bool fail_by_end(struct mu_coord *coord, const struct mu_cluster_root *ro
 
     for (uint32_t i = 0; i < coord->num_tasks && root->ended; i++) {
         mu_coord_record(coord, (int32_t)i, &r, NULL);
-        if (coord->tasks[i].registering || !mu_task_is_over(&r))
+        if (coord->tasks[i].registering || !mu_cluster_is_over(&r))
             continue;
         mu_coord_name(coord, (int32_t)i, name, sizeof name);
         snprintf(text, sizeof text, "Barrier failed because: %s %s. Barrier Id: " BARRIER "::0", name,

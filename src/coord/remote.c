@@ -228,7 +228,7 @@ static enum muster_status remote_open(struct mu_coord *coord)
     coord->remote = calloc(1, sizeof *coord->remote);
     if (!coord->remote)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for calls to the leader");
-    coord->remote->round = mu_bridge_round(coord->seg);
+    coord->remote->round = mu_host_bridge_round(coord->seg);
     return MUSTER_OK;
 }
 

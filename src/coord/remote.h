@@ -95,10 +95,10 @@ void mu_coord_remote_count(struct mu_coord *coord, struct mu_coord_request *requ
 
 /* The wait's key is not in our table: the leader is asked, unless it has been and will say so when the key comes. `p`
  * has just come to it. */
-void mu_key_fetch_want(struct mu_coord *coord, struct mu_key_wait *w, struct mu_coord_pending *p);
+void mu_coord_key_fetch_want(struct mu_coord *coord, struct mu_key_wait *w, struct mu_coord_pending *p);
 extern const size_t mu_key_fetch_bytes; /* that each takes */
 /* The wait goes, and with it its fetch. */
-void mu_key_fetch_drop(struct mu_coord *coord, struct mu_key_fetch *f);
+void mu_coord_key_fetch_drop(struct mu_coord *coord, struct mu_key_fetch *f);
 
 /* ---- barriers, who is alive: coord/remote_barrier.c ---- */
 struct mu_coord_remote_barrier {

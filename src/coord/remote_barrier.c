@@ -40,7 +40,7 @@ struct meet {
 
 static void meet_freed(struct mu_coord_call *call)
 {
-    mu_call_done(&((struct meet *)call)->asked);
+    mu_barrier_call_done(&((struct meet *)call)->asked);
 }
 
 static void meet_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
@@ -93,7 +93,7 @@ static enum muster_status meet_prepare(struct mu_coord *coord, const struct mu_c
     c->timeout_ns = w->timeout_ns;
     c->untold = MU_CALLS_NONE;
     c->name = coord->tasks[w->task].calls++ & MU_CALLS_MASK;
-    return status ? status : mu_call_take_list(c, n, w->tasks, w->count);
+    return status ? status : mu_barrier_call_take_list(c, n, w->tasks, w->count);
 }
 
 static void count_barrier(struct mu_coord *coord)
@@ -116,7 +116,7 @@ void mu_coord_remote_barrier(struct mu_coord *coord, struct mu_coord_request *re
     if (status) {
         mu_coord_fail(request, status, status == MUSTER_RESOURCE_EXHAUSTED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER);
         if (m)
-            mu_call_done(&m->asked);
+            mu_barrier_call_done(&m->asked);
         free(m);
         return;
     }

@@ -60,7 +60,7 @@ static void fetch_drop_value(struct mu_key_fetch *f)
     f->value = NULL;
 }
 
-void mu_key_fetch_drop(struct mu_coord *coord, struct mu_key_fetch *f)
+void mu_coord_key_fetch_drop(struct mu_coord *coord, struct mu_key_fetch *f)
 {
     if (!f)
         return;
@@ -85,7 +85,7 @@ static void key_wait_fail(struct mu_coord *coord, struct mu_key_wait *w, enum mu
 {
     list_fail(coord, &w->requests, status, text);
     list_fail(coord, &w->tries, status, text);
-    mu_key_wait_drop(coord, w);
+    mu_coord_key_wait_drop(coord, w);
 }
 
 /* Those who wait for it know of the key as they called it. */
@@ -94,7 +94,7 @@ static void try_deny(struct mu_coord *coord, struct mu_coord_pending *p)
     char text[1100];
 
     snprintf(text, sizeof text, "Config key %s not found.", p->owned[0] ? (char *)p->owned[0] : "");
-    mu_coord_pending_answer(coord, p, MUSTER_NOT_FOUND, mu_key_payload(MUSTER_NOT_FOUND), text);
+    mu_coord_pending_answer(coord, p, MUSTER_NOT_FOUND, mu_coord_key_payload(MUSTER_NOT_FOUND), text);
 }
 
 static void key_wait_deny_tries(struct mu_coord *coord, struct mu_key_wait *w)
@@ -111,7 +111,7 @@ static void list_give(struct mu_coord *coord, struct mu_coord_pending_list *l, s
     for (struct mu_coord_pending *p = l->first, *next; p; p = next) {
         next = p->next;
         if (!p->late)
-            mu_key_wait_grant(coord, p, value, version);
+            mu_coord_key_wait_grant(coord, p, value, version);
     }
 }
 
@@ -124,7 +124,7 @@ static enum muster_status fetch_begin(struct mu_coord *coord, struct mu_key_fetc
     enum muster_status status;
 
     fetch_drop_value(f);
-    f->round = mu_bridge_round(coord->seg);
+    f->round = mu_host_bridge_round(coord->seg);
     for (struct mu_coord_pending *p = w->requests.first; p; p = p->next)
         p->late = false;
     for (struct mu_coord_pending *p = w->tries.first; p; p = p->next)
@@ -167,10 +167,10 @@ static void fetch_absent(struct mu_coord *coord, struct mu_key_fetch *f)
     fetch_drop_value(f);
     key_wait_deny_tries(coord, w);
     if (!w->requests.count && !w->tries.count) {
-        mu_key_wait_drop(coord, w);
+        mu_coord_key_wait_drop(coord, w);
         return;
     }
-    f->rests = !w->tries.count && (f->read.flags & MU_READ_WAITS) && f->round == mu_bridge_round(coord->seg);
+    f->rests = !w->tries.count && (f->read.flags & MU_READ_WAITS) && f->round == mu_host_bridge_round(coord->seg);
     f->whole = false;
     if (!f->rests)
         fetch_enqueue(coord->remote, f);
@@ -179,7 +179,7 @@ static void fetch_absent(struct mu_coord *coord, struct mu_key_fetch *f)
 /* There is a copy of it here; unless that went as fast as it came. */
 static void fetch_copied(struct mu_coord *coord, struct mu_key_fetch *f)
 {
-    if (mu_key_wait_look(coord, f->wait))
+    if (mu_coord_key_wait_look(coord, f->wait))
         return;
     f->whole = true;
     fetch_enqueue(coord->remote, f);
@@ -194,7 +194,7 @@ static void fetch_complete(struct mu_coord *coord, struct mu_key_fetch *f)
     list_give(coord, &w->tries, f->value, f->read.version);
     fetch_drop_value(f);
     if (!w->requests.count && !w->tries.count) {
-        mu_key_wait_drop(coord, w);
+        mu_coord_key_wait_drop(coord, w);
     } else {
         f->whole = false;
         fetch_enqueue(coord->remote, f);
@@ -242,7 +242,7 @@ static void fetch_ended(struct mu_coord_call *call, enum muster_status status, c
 
 /* ---- waits ---- */
 
-void mu_key_fetch_want(struct mu_coord *coord, struct mu_key_wait *w, struct mu_coord_pending *p)
+void mu_coord_key_fetch_want(struct mu_coord *coord, struct mu_key_wait *w, struct mu_coord_pending *p)
 {
     struct mu_key_fetch *f = w->fetch;
 
@@ -307,8 +307,8 @@ static void fetches_look(struct mu_coord *coord)
 
     if (!remote)
         return;
-    round = mu_bridge_round(coord->seg);
-    if (mu_bridge_state(coord->seg) == MU_BRIDGE_LOST) {
+    round = mu_host_bridge_round(coord->seg);
+    if (mu_host_bridge_state(coord->seg) == MU_BRIDGE_LOST) {
         words_of_loss(coord, text, sizeof text);
         fetches_fail(coord, MUSTER_UNAVAILABLE, text);
         return;

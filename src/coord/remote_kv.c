@@ -59,7 +59,7 @@ static void change_ended(struct mu_coord_call *call, enum muster_status status, 
             text = "no memory for a sum";
         }
     }
-    mu_coord_call_done(call, status, mu_key_payload(status), text);
+    mu_coord_call_done(call, status, mu_coord_key_payload(status), text);
 }
 
 static void change_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
@@ -90,7 +90,7 @@ void mu_coord_remote_change(struct mu_coord *coord, struct mu_coord_request *req
 
 /* ---- listings ---- */
 
-struct listing {
+struct remote_listing {
     struct mu_coord_call call;
     struct mu_kv_remote_list remote;
     char prefix[MUSTER_KEY_MAX + 2];
@@ -98,7 +98,7 @@ struct listing {
 
 static void listing_freed(struct mu_coord_call *call)
 {
-    mu_kv_list_done(&((struct listing *)call)->remote);
+    mu_kv_list_done(&((struct remote_listing *)call)->remote);
 }
 
 static enum muster_status listing_hold(struct mu_kv_remote_list *list, size_t bytes)
@@ -108,7 +108,7 @@ static enum muster_status listing_hold(struct mu_kv_remote_list *list, size_t by
 
 static void listing_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
 {
-    struct mu_snapshot *s = &((struct listing *)call)->remote.s;
+    struct mu_snapshot *s = &((struct remote_listing *)call)->remote.s;
     struct mu_coord_pending *p = call->p;
 
     if (!status) {
@@ -125,7 +125,7 @@ static void listing_ended(struct mu_coord_call *call, enum muster_status status,
 void mu_coord_remote_list(struct mu_coord *coord, struct mu_coord_request *request, const char *prefix,
                           size_t prefix_len)
 {
-    struct listing *l = mu_coord_call_new(request, sizeof *l, listing_ended);
+    struct remote_listing *l = mu_coord_call_new(request, sizeof *l, listing_ended);
 
     if (!l)
         return;

@@ -27,7 +27,7 @@ static bool is_done(const struct mu_coord *coord, uint32_t task)
     if (coord->tasks[task].left && (mu_coord_is_own(coord, (int32_t)task) ||
                                     r.attempt <= coord->tasks[task].left_attempt)) /* it may have come again */
         return true;
-    return mu_coord_is_recoverable(&r) || (r.state == MUSTER_TASK_DISCONNECTED && r.attempt) || mu_task_is_over(&r);
+    return mu_coord_is_recoverable(&r) || (r.state == MUSTER_TASK_DISCONNECTED && r.attempt) || mu_cluster_is_over(&r);
 }
 
 static void answer_all(struct mu_coord *coord, enum muster_status status, const char *text)

@@ -55,7 +55,7 @@ static enum muster_status directory_gather(struct muster *m, const char *directo
 }
 
 /* A listing owns its bytes through this; what the caller sees is the first member. */
-struct listing {
+struct directory_listing {
     struct muster_kv_list list;
     char *bytes;
 };
@@ -65,7 +65,7 @@ enum muster_status muster_kv_get_dir(struct muster *muster, const char *director
 {
     char prefix[MUSTER_KEY_MAX + 2];
     struct mu_snapshot p;
-    struct listing *l;
+    struct directory_listing *l;
     enum muster_status status = directory_gather(muster, directory, directory_len, MU_SNAPSHOT_VALUES, &p, prefix);
 
     if (status)
@@ -85,7 +85,7 @@ enum muster_status muster_kv_get_dir(struct muster *muster, const char *director
 
 void muster_kv_list_free(struct muster_kv_list *list)
 {
-    struct listing *l = (struct listing *)list;
+    struct directory_listing *l = (struct directory_listing *)list;
 
     if (!l)
         return;

@@ -5,7 +5,7 @@
  *
  * On a follower the table holds copies (kv/remote.h): what is found there is the answer; where nothing is, the leader
  * is asked. Who waits has asked it to send the key when it comes, so it sleeps here as well, until a copy comes or a
- * new round begins, in which the leader may have forgotten what it was asked (mu_bridge_round()).
+ * new round begins, in which the leader may have forgotten what it was asked (mu_host_bridge_round()).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,7 +53,7 @@ static enum muster_status found_deliver(const struct mu_found *f, size_t capacit
 }
 
 /* A wait for a key. With `alloc`, *alloc grows to fit the value. */
-struct search {
+struct key_search {
     struct muster *m;
     struct mu_ctx *ctx;
     struct mu_key k;
@@ -73,7 +73,7 @@ struct search {
 /* Where a value that comes with the leader's answer goes: nowhere, if it is not newer, or too long. */
 static enum muster_status search_room(struct mu_kv_read *r)
 {
-    struct search *s = r->arg;
+    struct key_search *s = r->arg;
 
     if (r->version <= s->after)
         return MUSTER_OK;
@@ -92,7 +92,7 @@ static enum muster_status search_room(struct mu_kv_read *r)
 }
 
 /* What the leader says of the key: f->version, 0 when there is none. *ret_copied: by a copy, which was looked up. */
-static enum muster_status search_remote(struct search *s, uint8_t flags, struct mu_found *f, bool *ret_copied)
+static enum muster_status search_remote(struct key_search *s, uint8_t flags, struct mu_found *f, bool *ret_copied)
 {
     struct mu_kv_read r = {.key = s->k.words, .key_len = s->k.len, .room = search_room, .arg = s};
     enum muster_status status;
@@ -116,7 +116,7 @@ static enum muster_status search_remote(struct search *s, uint8_t flags, struct 
 static __attribute__((noinline)) enum muster_status try_remote(struct muster *m, const struct mu_key *k, void *buffer,
                                                                size_t capacity, struct mu_found *f)
 {
-    struct search s = {.m = m, .k = *k, .deadline = MUSTER_FOREVER, .buffer = buffer, .capacity = capacity};
+    struct key_search s = {.m = m, .k = *k, .deadline = MUSTER_FOREVER, .buffer = buffer, .capacity = capacity};
     bool copied;
     enum muster_status status = mu_enter_wait(m, &s.ctx);
 
@@ -158,7 +158,7 @@ static void wait_note(struct mu_ctx *ctx, enum mu_trace_kind kind, const struct 
                       k->hash, version);
 }
 
-static void search_begin(struct search *s)
+static void search_begin(struct key_search *s)
 {
     mu_wait_begin(&s->w, s->m->seg, s->ctx, s->deadline, s->what);
     s->w.interrupt = &s->m->interrupt;
@@ -167,7 +167,7 @@ static void search_begin(struct search *s)
 
 /* The follower's table does not have it. f->version: what the leader says; f->word stays as it was before it was asked.
  */
-static enum muster_status ask_leader(struct search *s, uint32_t round, struct mu_found *f)
+static enum muster_status ask_leader(struct key_search *s, uint32_t round, struct mu_found *f)
 {
     uint64_t word = f->word;
     uint32_t epoch = s->w.epoch;
@@ -191,11 +191,11 @@ static enum muster_status ask_leader(struct search *s, uint32_t round, struct mu
     return status;
 }
 
-static enum muster_status search_find(struct search *s, struct mu_found *f)
+static enum muster_status search_find(struct key_search *s, struct mu_found *f)
 {
     struct mu_table t = mu_table_kv(s->m->seg);
     bool follows = mu_is_follower(s->m->seg);
-    uint32_t round = follows ? mu_bridge_round(s->m->seg) : 0;
+    uint32_t round = follows ? mu_host_bridge_round(s->m->seg) : 0;
     enum muster_status status = mu_table_get(&t, s->ctx, &s->k, s->alloc ? *s->alloc : s->buffer, s->capacity, f);
 
     if (status || !follows)
@@ -206,7 +206,7 @@ static enum muster_status search_find(struct search *s, struct mu_found *f)
 }
 
 /* Look, and sleep, until the key is there with a version above `after`. */
-static enum muster_status search_await(struct search *s, struct mu_found *f)
+static enum muster_status search_await(struct key_search *s, struct mu_found *f)
 {
     struct mu_table t = mu_table_kv(s->m->seg);
     bool noted = false;
@@ -257,7 +257,7 @@ static enum muster_status wait_for(struct muster *m, const char *key, size_t key
                                    muster_deadline deadline, void *buffer, size_t capacity, void **alloc,
                                    struct mu_found *f)
 {
-    struct search s;
+    struct key_search s;
     enum muster_status status = mu_enter_wait(m, &s.ctx);
 
     if (status)

@@ -55,7 +55,7 @@ enum muster_status mu_setters_look(struct muster *m, const char *what)
     if (own < 0 || own >= seg->num_tasks || seg->num_tasks == 1)
         return MUSTER_OK;
     status = mu_cluster_task(seg, (uint32_t)own, &r, NULL, &cluster);
-    if (status || mu_task_is_over(&r) || cluster.root.ended + 1 != seg->num_tasks)
+    if (status || mu_cluster_is_over(&r) || cluster.root.ended + 1 != seg->num_tasks)
         return status; /* it is another one that lives */
     if (!is_whole_task(seg) || has_other_writer(seg))
         return MUSTER_OK;

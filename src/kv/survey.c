@@ -25,11 +25,11 @@ enum {
 };
 
 /* What a step may still spend, in looks. */
-struct purse {
+struct survey_purse {
     uint64_t left;
 };
 
-static bool purse_spend(struct purse *purse, uint64_t looks)
+static bool purse_spend(struct survey_purse *purse, uint64_t looks)
 {
     purse->left -= looks < purse->left ? looks : purse->left;
     return purse->left > 0;
@@ -57,7 +57,7 @@ static enum muster_status survey_begin(struct muster_segment *seg, struct mu_sur
 
 /* What the bucket has goes behind the entries. */
 static enum muster_status bucket_look(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s,
-                                      uint32_t bucket, struct mu_survey_bucket *ret_found, struct purse *purse)
+                                      uint32_t bucket, struct mu_survey_bucket *ret_found, struct survey_purse *purse)
 {
     uint64_t looks = s->snapshot.looks;
     size_t first = s->snapshot.count, used = s->snapshot.used;
@@ -77,7 +77,7 @@ static enum muster_status bucket_look(struct muster_segment *seg, struct mu_ctx 
 }
 
 static enum muster_status survey_collect(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s,
-                                         struct purse *purse)
+                                         struct survey_purse *purse)
 {
     uint32_t mask = mu_table_kv(seg).mask;
 
@@ -111,7 +111,7 @@ static void bucket_bury(struct mu_survey *s, const struct mu_survey_bucket *b)
 
 /* The bucket has been written. */
 static enum muster_status look_again(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s,
-                                     uint32_t bucket, struct purse *purse)
+                                     uint32_t bucket, struct survey_purse *purse)
 {
     size_t count = s->snapshot.count, used = s->snapshot.used;
     struct mu_survey_bucket *b = &s->buckets[bucket], now;
@@ -150,7 +150,7 @@ static enum muster_status survey_judge(struct mu_survey *s)
 }
 
 static enum muster_status survey_check(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s,
-                                       struct purse *purse)
+                                       struct survey_purse *purse)
 {
     struct mu_table t = mu_table_kv(seg);
     uint32_t last = s->checks + SHY;
@@ -175,7 +175,7 @@ static enum muster_status survey_check(struct muster_segment *seg, struct mu_ctx
 /* ---- sorting ----------------------------------------------------------------------------------------------------- */
 
 /* Offsets become pointers; the dead go. */
-static void entries_point(struct mu_survey *s, struct purse *purse)
+static void entries_point(struct mu_survey *s, struct survey_purse *purse)
 {
     struct mu_snapshot *p = &s->snapshot;
 
@@ -194,7 +194,7 @@ static void entries_point(struct mu_survey *s, struct purse *purse)
     s->phase = MU_SURVEY_SORTS;
 }
 
-static enum muster_status entries_sort(struct mu_survey *s, struct purse *purse)
+static enum muster_status entries_sort(struct mu_survey *s, struct survey_purse *purse)
 {
     struct mu_snapshot *p = &s->snapshot;
 
@@ -221,7 +221,7 @@ static size_t at_most(size_t n, size_t most)
 }
 
 /* Entries of two runs at `out` become one run, and so all of them, again and again; false: not yet. */
-static bool runs_merge(struct mu_survey *s, struct purse *purse)
+static bool runs_merge(struct mu_survey *s, struct survey_purse *purse)
 {
     struct mu_snapshot *p = &s->snapshot;
 
@@ -252,7 +252,7 @@ static bool runs_merge(struct mu_survey *s, struct purse *purse)
 bool mu_survey_step(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_survey *s, uint64_t looks,
                     enum muster_status *ret_status)
 {
-    struct purse purse = {looks};
+    struct survey_purse purse = {looks};
 
     *ret_status = MUSTER_OK;
     while (!*ret_status && purse.left > 0) {

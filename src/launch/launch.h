@@ -53,7 +53,7 @@ int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *re
 struct mu_launch_begun {
     pid_t pid;
     int pidfd;
-    struct place *place; /* NULL: has exec'ed */
+    struct child_place *place; /* NULL: has exec'ed */
 };
 
 /* As mu_launch_spawn(), but without waiting; `image`, and all that it names, stays as it is until it is settled. */

@@ -26,7 +26,7 @@
 #define PREFIX       5u
 #define SHARED_LEAST 4096u /* bytes of an answer: of less a copy costs less than to look */
 
-struct mu_rpc_call *mu_call_new(struct mu_rpc_conn *conn, int32_t id)
+struct mu_rpc_call *mu_rpc_call_new(struct mu_rpc_conn *conn, int32_t id)
 {
     struct mu_rpc *rpc = conn->rpc;
     struct mu_rpc_call *call = rpc->spare;
@@ -91,7 +91,7 @@ static void call_queue(struct mu_rpc_call *call, struct mu_rpc_call **first, str
     *last = call;
 }
 
-void mu_call_arrives(struct mu_rpc_call *call)
+void mu_rpc_call_arrives(struct mu_rpc_call *call)
 {
     /* more may come of a stream of requests: who leaves it open and says nothing more is sent away, too */
     if (call->phase != MU_CALL_ARRIVING && !(call->phase == MU_CALL_BEGUN && call->method->last))
@@ -101,7 +101,7 @@ void mu_call_arrives(struct mu_rpc_call *call)
         call_queue(call, &call->conn->arriving, &call->conn->arriving_last);
 }
 
-void mu_call_ready(struct mu_rpc_call *call)
+void mu_rpc_call_ready(struct mu_rpc_call *call)
 {
     struct mu_rpc_conn *conn = call->conn;
 
@@ -112,26 +112,26 @@ void mu_call_ready(struct mu_rpc_call *call)
         call_queue(call, &conn->ready, &conn->ready_last);
 }
 
-void mu_call_dispatch(struct mu_rpc_conn *conn)
+void mu_rpc_call_dispatch(struct mu_rpc_conn *conn)
 {
     struct mu_rpc_call *call;
 
     while ((call = conn->ready) != NULL) {
         call_unqueue(call);
-        mu_message_begin(call);
+        mu_rpc_message_begin(call);
     }
     if (conn->longs && mu_conn_takes(conn))
         mu_rpc_turn(conn, MU_TURN_LONG);
 }
 
-void mu_call_begin_long(struct mu_rpc_conn *conn)
+void mu_rpc_call_begin_long(struct mu_rpc_conn *conn)
 {
     struct mu_rpc_call *call = conn->longs;
 
     if (!call || conn->is_leaving || !mu_conn_takes(conn))
         return;
     call_unqueue(call);
-    mu_message_begin(call);
+    mu_rpc_message_begin(call);
     mu_conn_dirty(conn);
     if (conn->longs && mu_conn_takes(conn))
         mu_rpc_turn(conn, MU_TURN_LONG);
@@ -139,7 +139,7 @@ void mu_call_begin_long(struct mu_rpc_conn *conn)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-void mu_call_drop_piece(struct mu_rpc_call *call)
+void mu_rpc_call_drop_piece(struct mu_rpc_call *call)
 {
     struct mu_rpc_piece *piece = call->first;
 
@@ -162,7 +162,7 @@ static void tell_ended(struct mu_rpc_call *call)
         ended(call->ended_arg);
 }
 
-void mu_call_end(struct mu_rpc_call *call)
+void mu_rpc_call_end(struct mu_rpc_call *call)
 {
     struct mu_rpc_conn *conn = call->conn;
     struct mu_rpc *rpc = conn->rpc;
@@ -171,8 +171,8 @@ void mu_call_end(struct mu_rpc_call *call)
     call_unqueue(call);
     mu_deadline_remove(call);
     while (call->first)
-        mu_call_drop_piece(call);
-    mu_message_drop(call);
+        mu_rpc_call_drop_piece(call);
+    mu_rpc_message_drop(call);
     free(call->trailers);
     mu_conn_unhold(conn, CALL_BYTES + call->text_len + call->details_len);
     if (call->before)
@@ -191,7 +191,7 @@ void mu_call_end(struct mu_rpc_call *call)
     rpc->num_spare++;
 }
 
-void mu_call_free_all(struct mu_rpc *rpc)
+void mu_rpc_call_free_all(struct mu_rpc *rpc)
 {
     for (struct mu_rpc_call *call; (call = rpc->spare) != NULL;) {
         rpc->spare = call->next;
@@ -225,7 +225,7 @@ static void on_response_answered(struct mu_rpc_call *call)
     call->ended = NULL;
     call_unqueue(call);
     mu_deadline_remove(call);
-    mu_message_drop(call);
+    mu_rpc_message_drop(call);
     call_respond(call);
 }
 
@@ -260,7 +260,7 @@ void mu_rpc_refuse(struct mu_rpc_call *call, enum muster_status status, const ch
     on_response_answered(call);
 }
 
-void mu_call_refuse(struct mu_rpc_call *call, enum muster_status status, const char *format, ...)
+void mu_rpc_call_refuse(struct mu_rpc_call *call, enum muster_status status, const char *format, ...)
 {
     char text[400];
     va_list list;
@@ -273,7 +273,7 @@ void mu_call_refuse(struct mu_rpc_call *call, enum muster_status status, const c
     mu_rpc_refuse(call, status, text, NULL, 0);
 }
 
-void mu_call_abort(struct mu_rpc_call *call, enum muster_status status, const char *text)
+void mu_rpc_call_abort(struct mu_rpc_call *call, enum muster_status status, const char *text)
 {
     if (call->phase == MU_CALL_ANSWERED)
         return;
@@ -364,16 +364,17 @@ static bool add_with(struct mu_rpc_call *call, const void *head, size_t len, con
     mu_blob_hold(tail->blob);
     if (add_piece(call, tail, 0))
         return true;
-    mu_call_drop_piece(call);
+    mu_rpc_call_drop_piece(call);
     return false;
 }
 
 static void refuse_answer(struct mu_rpc_call *call, size_t len)
 {
-    mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED,
-                   "no room for an answer of %zu bytes: %zu are held for this client, and %zu for all, that have not "
-                   "been taken",
-                   len, call->conn->held, call->conn->rpc->account->held);
+    mu_rpc_call_refuse(
+        call, MUSTER_RESOURCE_EXHAUSTED,
+        "no room for an answer of %zu bytes: %zu are held for this client, and %zu for all, that have not "
+        "been taken",
+        len, call->conn->held, call->conn->rpc->account->held);
 }
 
 /* False: it has been refused instead. */

@@ -21,13 +21,13 @@ enum {
     NAME_MAX_LEN = 128,  /* of a payload's type URL */
 };
 
-struct purse {
+struct codec_purse {
     size_t left;
 };
 
 static void *codec_take(void *data, size_t size)
 {
-    struct purse *purse = data;
+    struct codec_purse *purse = data;
 
     if (size > SIZE_MAX - ALLOCATION || size + ALLOCATION > purse->left) {
         purse->left = 0; /* for good: what follows is not read either */
@@ -45,7 +45,7 @@ static void codec_give(void *data, void *memory)
 
 /* protobuf-c's reading, of the merged message where one is to be. */
 static ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *kind, const void *bytes, size_t size,
-                                        struct purse *purse)
+                                        struct codec_purse *purse)
 {
     ProtobufCAllocator allocator = {codec_take, codec_give, purse};
     ProtobufCMessage *message;
@@ -66,7 +66,7 @@ static ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *kind, 
 enum muster_status mu_codec_read(const ProtobufCMessageDescriptor *kind, const char *const *not_text, const void *bytes,
                                  size_t size, ProtobufCMessage **ret_message)
 {
-    struct purse purse = {size + MORE_MAX};
+    struct codec_purse purse = {size + MORE_MAX};
     ProtobufCMessage *message = message_unpack(kind, bytes, size, &purse);
     char why[128];
 
@@ -86,7 +86,7 @@ enum muster_status mu_codec_read(const ProtobufCMessageDescriptor *kind, const c
 
 void mu_codec_free(ProtobufCMessage *message)
 {
-    struct purse none = {0};
+    struct codec_purse none = {0};
     ProtobufCAllocator allocator = {codec_take, codec_give, &none};
 
     protobuf_c_message_free_unpacked(message, &allocator);

@@ -154,7 +154,7 @@ void mu_conn_close(struct mu_rpc_conn *conn, const char *why)
     conn->is_closed = true;
     conn_forget(conn);
     while (conn->calls)
-        mu_call_end(conn->calls);
+        mu_rpc_call_end(conn->calls);
     if (rpc->options.closed)
         rpc->options.closed(rpc->options.arg, conn, conn->why[0] ? conn->why : why);
     uv_poll_stop(&conn->poll);
@@ -325,7 +325,7 @@ static void bytes_take(struct mu_rpc_conn *conn, const uint8_t *bytes, size_t le
         return;
     }
     if (!conn->is_leaving)
-        mu_call_dispatch(conn);
+        mu_rpc_call_dispatch(conn);
     mu_conn_dirty(conn);
 }
 
@@ -433,8 +433,8 @@ void mu_conn_tick(struct mu_rpc_conn *conn)
         return;
     }
     while (conn->arriving && now >= conn->arriving->moved_ms + o->stall_ms)
-        mu_call_refuse(conn->arriving, MUSTER_DEADLINE_EXCEEDED, "nothing of the request came within %u ms",
-                       o->stall_ms);
+        mu_rpc_call_refuse(conn->arriving, MUSTER_DEADLINE_EXCEEDED, "nothing of the request came within %u ms",
+                           o->stall_ms);
 }
 
 uint32_t mu_rpc_peer_pid(const struct mu_rpc_conn *conn)

@@ -105,7 +105,7 @@ void mu_deadline_expire(struct mu_rpc *rpc)
         struct mu_rpc_call *call = rpc->deadlines[1];
 
         mu_deadline_remove(call);
-        mu_call_abort(call, MUSTER_DEADLINE_EXCEEDED, "the client's deadline has passed");
+        mu_rpc_call_abort(call, MUSTER_DEADLINE_EXCEEDED, "the client's deadline has passed");
     }
     set_timer(rpc);
 }

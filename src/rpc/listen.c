@@ -26,20 +26,20 @@
 #define BACKLOG 4096 /* the kernel takes net.core.somaxconn if that is less: all tasks of a job come at once */
 #define TRIES   16   /* for a port that is free in both families */
 
-union name {
+union socket_name {
     struct sockaddr any;
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     struct sockaddr_storage storage;
 };
 
-static socklen_t size_of(const union name *name)
+static socklen_t size_of(const union socket_name *name)
 {
     return name->any.sa_family == AF_INET6 ? sizeof name->v6 : sizeof name->v4;
 }
 
 /* A socket that listens there, or -1 with errno. *name is then where it does. */
-static int listen_at(union name *name, bool both)
+static int listen_at(union socket_name *name, bool both)
 {
     socklen_t size = sizeof *name;
     int one = 1, only = !both, error;
@@ -57,7 +57,7 @@ static int listen_at(union name *name, bool both)
     return -1;
 }
 
-static void listener_add(struct mu_listen *l, int fd, const union name *name)
+static void listener_add(struct mu_listen *l, int fd, const union socket_name *name)
 {
     if (l->count == 0)
         mu_link_print(&name->any, l->address, sizeof l->address);
@@ -67,9 +67,9 @@ static void listener_add(struct mu_listen *l, int fd, const union name *name)
 static int open_loopback(struct mu_listen *l, uint16_t port)
 {
     for (int i = 0; i < TRIES; i++) {
-        union name v4 = {
+        union socket_name v4 = {
             .v4 = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
-        union name v6 = {.v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT}};
+        union socket_name v6 = {.v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT}};
         int first = listen_at(&v4, false), second;
 
         if (first < 0)
@@ -93,8 +93,8 @@ static int open_loopback(struct mu_listen *l, uint16_t port)
 
 static int open_every(struct mu_listen *l, uint16_t port)
 {
-    union name v6 = {.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
-    union name v4 = {.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
+    union socket_name v6 = {.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
+    union socket_name v4 = {.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
     int fd = listen_at(&v6, true);
 
     if (fd < 0 && errno != EADDRINUSE && errno != EACCES) {
@@ -132,7 +132,7 @@ static enum muster_status open_tcp(struct mu_listen *l, const char *address, boo
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list;
     bool every = strncmp(address, "*:", 2) == 0 || strncmp(address, "[::]:", 5) == 0;
     struct mu_link_name name;
-    union name where;
+    union socket_name where;
     int error, fd;
 
     if (mu_link_name_parse(address, &name)) {

@@ -20,16 +20,16 @@ enum {
     FIELDS_MAX = 64 /* of one kind: a bit for each */
 };
 
-struct span {
+struct byte_span {
     const uint8_t *at;
     size_t len;
 };
 struct field {
     const ProtobufCFieldDescriptor *known; /* NULL: it is not, or is no message */
-    struct span all, body;                 /* with its tag and length; without: of TYPE_BYTES only */
+    struct byte_span all, body;            /* with its tag and length; without: of TYPE_BYTES only */
 };
 
-static bool next_number(struct span *rest, uint64_t *ret_value)
+static bool next_number(struct byte_span *rest, uint64_t *ret_value)
 {
     uint64_t value = 0;
 
@@ -49,9 +49,9 @@ static bool next_number(struct span *rest, uint64_t *ret_value)
 }
 
 /* false: what remains is none, and stays where it is. */
-static bool next_field(const ProtobufCMessageDescriptor *kind, struct span *rest_of, struct field *ret_field)
+static bool next_field(const ProtobufCMessageDescriptor *kind, struct byte_span *rest_of, struct field *ret_field)
 {
-    struct span rest = *rest_of;
+    struct byte_span rest = *rest_of;
     struct field f = {.all = rest};
     uint64_t tag, len = 0;
 
@@ -73,7 +73,7 @@ static bool next_field(const ProtobufCMessageDescriptor *kind, struct span *rest
     }
     if (len > rest.len)
         return false;
-    f.body = (struct span){rest.at, len};
+    f.body = (struct byte_span){rest.at, len};
     rest.at += len;
     rest.len -= len;
     f.all.len -= rest.len;
@@ -88,7 +88,7 @@ static bool next_field(const ProtobufCMessageDescriptor *kind, struct span *rest
 
 bool mu_merge_is_due(const ProtobufCMessageDescriptor *kind, const void *bytes, size_t size)
 {
-    struct span rest = {bytes, size};
+    struct byte_span rest = {bytes, size};
     struct field f;
     uint64_t seen = 0;
 
@@ -106,7 +106,8 @@ bool mu_merge_is_due(const ProtobufCMessageDescriptor *kind, const void *bytes, 
     return false;
 }
 
-static bool comes_in(const ProtobufCMessageDescriptor *kind, struct span rest, const ProtobufCFieldDescriptor *known)
+static bool comes_in(const ProtobufCMessageDescriptor *kind, struct byte_span rest,
+                     const ProtobufCFieldDescriptor *known)
 {
     struct field f;
 
@@ -116,7 +117,7 @@ static bool comes_in(const ProtobufCMessageDescriptor *kind, struct span rest, c
     return false;
 }
 
-static void *spans_together(const ProtobufCMessageDescriptor *kind, struct span all,
+static void *spans_together(const ProtobufCMessageDescriptor *kind, struct byte_span all,
                             const ProtobufCFieldDescriptor *known, size_t *ret_size)
 {
     struct mu_pack parts = {0};
@@ -134,7 +135,7 @@ static void *spans_together(const ProtobufCMessageDescriptor *kind, struct span 
 /* Each where its last part stands: of a oneof, the last that was set counts. */
 void *mu_merge(const ProtobufCMessageDescriptor *kind, const void *bytes, size_t size, size_t *ret_size)
 {
-    struct span all = {bytes, size}, rest = all;
+    struct byte_span all = {bytes, size}, rest = all;
     struct mu_pack to = {0};
     struct field f;
 

@@ -12,7 +12,7 @@
 
 #define FIRST_BYTES (64u << 10)
 
-void mu_message_drop(struct mu_rpc_call *call)
+void mu_rpc_message_drop(struct mu_rpc_call *call)
 {
     if (call->body != call->small) {
         mu_conn_unhold(call->conn, call->room);
@@ -26,9 +26,9 @@ void mu_message_drop(struct mu_rpc_call *call)
 
 static void too_large(struct mu_rpc_call *call, size_t size)
 {
-    mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "a message of %s%zu bytes; %zu are the most that are taken",
-                   size ? "" : "more than ", size ? size : call->conn->rpc->options.message_max,
-                   call->conn->rpc->options.message_max);
+    mu_rpc_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "a message of %s%zu bytes; %zu are the most that are taken",
+                       size ? "" : "more than ", size ? size : call->conn->rpc->options.message_max,
+                       call->conn->rpc->options.message_max);
 }
 
 /* Room for what is known to come, at most twice what is there. False: it is refused. */
@@ -44,14 +44,14 @@ static bool make_room(struct mu_rpc_call *call, size_t wanted)
     if (room > call->size)
         room = call->size;
     if (!mu_conn_hold(call->conn, room - held)) {
-        mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED,
-                       "too much is held for this client already, or for all: ask for less at once");
+        mu_rpc_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED,
+                           "too much is held for this client already, or for all: ask for less at once");
         return false;
     }
     larger = realloc(own ? call->body : NULL, room);
     if (!larger) {
         mu_conn_unhold(call->conn, room - held);
-        mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", call->size);
+        mu_rpc_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", call->size);
         return false;
     }
     if (!own)
@@ -67,14 +67,14 @@ static bool take_prefix(struct mu_rpc_call *call)
     call->size = (size_t)call->prefix[1] << 24 | (size_t)call->prefix[2] << 16 | (size_t)call->prefix[3] << 8 |
                  (size_t)call->prefix[4];
     if (call->has_message)
-        mu_call_refuse(call, MUSTER_INTERNAL, "a second message; this call takes one");
+        mu_rpc_call_refuse(call, MUSTER_INTERNAL, "a second message; this call takes one");
     else if (call->prefix[0] > 1)
-        mu_call_refuse(call, MUSTER_INTERNAL, "a message with the flags %u; only 0 and 1 mean something",
-                       call->prefix[0]);
+        mu_rpc_call_refuse(call, MUSTER_INTERNAL, "a message with the flags %u; only 0 and 1 mean something",
+                           call->prefix[0]);
     else if (call->prefix[0] == 1 && call->encoding == MU_ENCODING_IDENTITY)
-        mu_call_refuse(call, MUSTER_INTERNAL, "a message is compressed, and no grpc-encoding says how");
+        mu_rpc_call_refuse(call, MUSTER_INTERNAL, "a message is compressed, and no grpc-encoding says how");
     else if (call->prefix[0] == 1 && call->encoding == MU_ENCODING_OTHER)
-        mu_call_refuse(call, MUSTER_UNIMPLEMENTED, "messages compressed with gzip or deflate are taken, no others");
+        mu_rpc_call_refuse(call, MUSTER_UNIMPLEMENTED, "messages compressed with gzip or deflate are taken, no others");
     else if (call->size > call->conn->rpc->options.message_max)
         too_large(call, call->size);
     else
@@ -82,7 +82,7 @@ static bool take_prefix(struct mu_rpc_call *call)
     return false;
 }
 
-void mu_message_take(struct mu_rpc_call *call, const uint8_t *bytes, size_t len)
+void mu_rpc_message_take(struct mu_rpc_call *call, const uint8_t *bytes, size_t len)
 {
     while (call->phase != MU_CALL_ANSWERED) {
         size_t n = call->prefix_len < 5 ? 5u - call->prefix_len : call->size - call->have;
@@ -108,28 +108,28 @@ void mu_message_take(struct mu_rpc_call *call, const uint8_t *bytes, size_t len)
             if (len == 0)
                 return;
         } else if (call->method->last) {
-            mu_message_begin(call);
+            mu_rpc_message_begin(call);
         } else {
             call->has_message = true;
             if (len > 0)
-                mu_call_refuse(call, MUSTER_INTERNAL, "a second message; this call takes one");
+                mu_rpc_call_refuse(call, MUSTER_INTERNAL, "a second message; this call takes one");
             return;
         }
     }
 }
 
-void mu_message_last(struct mu_rpc_call *call)
+void mu_rpc_message_last(struct mu_rpc_call *call)
 {
     if (call->phase == MU_CALL_ANSWERED)
         return;
     if (call->prefix_len > 0 && !call->has_message)
-        mu_call_refuse(call, MUSTER_INTERNAL, "the call ends within a message");
+        mu_rpc_call_refuse(call, MUSTER_INTERNAL, "the call ends within a message");
     else if (call->method->last)
         call->method->last(call);
     else if (!call->has_message)
-        mu_call_refuse(call, MUSTER_INTERNAL, "the call ends without a message");
+        mu_rpc_call_refuse(call, MUSTER_INTERNAL, "the call ends without a message");
     else
-        mu_call_ready(call);
+        mu_rpc_call_ready(call);
 }
 
 /* ---- compressed ones --------------------------------------------------------------------------------------------- */
@@ -159,7 +159,7 @@ static uint8_t *message_inflated(struct mu_rpc_call *call, size_t *ret_len, size
 
     *ret_room = 0;
     if (!z) {
-        mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory to inflate a message");
+        mu_rpc_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory to inflate a message");
         return NULL;
     }
     z->next_in = call->body;
@@ -171,8 +171,8 @@ static uint8_t *message_inflated(struct mu_rpc_call *call, size_t *ret_len, size
         if (more > max + 1)
             more = max + 1; /* one byte above what may be, so that the bomb is told from the message */
         if (!mu_conn_hold(call->conn, more - room) || !(larger = realloc(to, more))) {
-            mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory to inflate a message of more than %zu bytes",
-                           room);
+            mu_rpc_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory to inflate a message of more than %zu bytes",
+                               room);
             mu_conn_unhold(call->conn, room);
             free(to);
             return NULL;
@@ -191,13 +191,13 @@ static uint8_t *message_inflated(struct mu_rpc_call *call, size_t *ret_len, size
     if (len > max)
         too_large(call, 0);
     else
-        mu_call_refuse(call, MUSTER_INTERNAL, "a message that is said to be compressed cannot be inflated");
+        mu_rpc_call_refuse(call, MUSTER_INTERNAL, "a message that is said to be compressed cannot be inflated");
     mu_conn_unhold(call->conn, room);
     free(to);
     return NULL;
 }
 
-void mu_message_begin(struct mu_rpc_call *call)
+void mu_rpc_message_begin(struct mu_rpc_call *call)
 {
     struct mu_rpc_conn *conn = call->conn;
     uint8_t *body = call->body, *own = call->body == call->small ? NULL : call->body, *large = NULL;
@@ -223,7 +223,7 @@ void mu_message_begin(struct mu_rpc_call *call)
     free(large);
 }
 
-void mu_message_free_all(struct mu_rpc *rpc)
+void mu_rpc_message_free_all(struct mu_rpc *rpc)
 {
     for (int i = 0; i < 2; i++)
         if (rpc->inflate[i]) {

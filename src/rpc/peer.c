@@ -148,7 +148,7 @@ static bool look_up(const struct mu_peers *peers, const struct sockaddr *peer, c
     return found;
 }
 
-bool mu_peer_user(struct mu_peers *peers, const struct sockaddr *peer, const struct sockaddr *own, uid_t *ret_user)
+bool mu_rpc_peer_user(struct mu_peers *peers, const struct sockaddr *peer, const struct sockaddr *own, uid_t *ret_user)
 {
     int told = ask_netlink(peers, peer, own, ret_user);
 
@@ -172,17 +172,17 @@ static bool find_user(struct mu_peers *peers, int fd, uid_t *ret_user)
     }
     size = sizeof peer;
     return getpeername(fd, (struct sockaddr *)&peer, &size) == 0 &&
-           mu_peer_user(peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, ret_user);
+           mu_rpc_peer_user(peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, ret_user);
 }
 
-bool mu_peer_may_come(struct mu_peers *peers, int fd, uid_t *ret_user)
+bool mu_rpc_peer_may_come(struct mu_peers *peers, int fd, uid_t *ret_user)
 {
     if (!find_user(peers, fd, ret_user))
         *ret_user = MU_PEER_UNKNOWN;
     return *ret_user != MU_PEER_UNKNOWN && (*ret_user == geteuid() || *ret_user == 0);
 }
 
-void mu_peer_why(uid_t user, char *text, size_t size)
+void mu_rpc_peer_why(uid_t user, char *text, size_t size)
 {
     if (user == MU_PEER_UNKNOWN)
         snprintf(text, size, "whose it is cannot be told");

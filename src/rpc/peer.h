@@ -21,15 +21,15 @@ void mu_peers_close(struct mu_peers *peers);
 
 /* The user whose process has, or had, the socket that is bound to `peer` and connected to `own`. False: that cannot be
  * told. */
-bool mu_peer_user(struct mu_peers *peers, const struct sockaddr *peer, const struct sockaddr *own, uid_t *ret_user);
+bool mu_rpc_peer_user(struct mu_peers *peers, const struct sockaddr *peer, const struct sockaddr *own, uid_t *ret_user);
 
 #define MU_PEER_UNKNOWN ((uid_t)-1)
 
 /* The rule: a connection is this user's or root's (root may do as it likes anyway), or it is refused. A connection
  * whose user cannot be told is somebody else's. `fd`: accepted, of TCP within this machine or of a Unix socket.
  * *ret_user is whose it is, or MU_PEER_UNKNOWN. */
-bool mu_peer_may_come(struct mu_peers *peers, int fd, uid_t *ret_user);
+bool mu_rpc_peer_may_come(struct mu_peers *peers, int fd, uid_t *ret_user);
 /* Why it may not: "it is of user 1001, and the job of user 0". */
-void mu_peer_why(uid_t user, char *text, size_t size);
+void mu_rpc_peer_why(uid_t user, char *text, size_t size);
 
 #endif

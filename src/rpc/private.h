@@ -199,26 +199,26 @@ int mu_session_respond(struct mu_rpc_call *call, bool with_body); /* false: trai
 void mu_session_stop(struct mu_rpc_conn *conn);
 
 /* call.c */
-struct mu_rpc_call *mu_call_new(struct mu_rpc_conn *conn, int32_t id);
-void mu_call_arrives(struct mu_rpc_call *call); /* a byte of it came, or its headers */
-void mu_call_ready(struct mu_rpc_call *call);
-void mu_call_dispatch(struct mu_rpc_conn *conn);
-void mu_call_begin_long(struct mu_rpc_conn *conn); /* one of them, in its turn */
-void mu_call_refuse(struct mu_rpc_call *call, enum muster_status status, const char *format, ...)
+struct mu_rpc_call *mu_rpc_call_new(struct mu_rpc_conn *conn, int32_t id);
+void mu_rpc_call_arrives(struct mu_rpc_call *call); /* a byte of it came, or its headers */
+void mu_rpc_call_ready(struct mu_rpc_call *call);
+void mu_rpc_call_dispatch(struct mu_rpc_conn *conn);
+void mu_rpc_call_begin_long(struct mu_rpc_conn *conn); /* one of them, in its turn */
+void mu_rpc_call_refuse(struct mu_rpc_call *call, enum muster_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Tell who waits that it is over, then free it. */
-void mu_call_end(struct mu_rpc_call *call);
+void mu_rpc_call_end(struct mu_rpc_call *call);
 /* What was begun is told that it is over; the call is then answered with it. */
-void mu_call_abort(struct mu_rpc_call *call, enum muster_status status, const char *text);
-void mu_call_drop_piece(struct mu_rpc_call *call); /* the first of its answer */
-void mu_call_free_all(struct mu_rpc *rpc);
+void mu_rpc_call_abort(struct mu_rpc_call *call, enum muster_status status, const char *text);
+void mu_rpc_call_drop_piece(struct mu_rpc_call *call); /* the first of its answer */
+void mu_rpc_call_free_all(struct mu_rpc *rpc);
 
 /* message.c: bytes of a call's request; and their end. */
-void mu_message_take(struct mu_rpc_call *call, const uint8_t *bytes, size_t len);
-void mu_message_last(struct mu_rpc_call *call);
-void mu_message_begin(struct mu_rpc_call *call); /* call the method with what is there whole */
-void mu_message_drop(struct mu_rpc_call *call);
-void mu_message_free_all(struct mu_rpc *rpc);
+void mu_rpc_message_take(struct mu_rpc_call *call, const uint8_t *bytes, size_t len);
+void mu_rpc_message_last(struct mu_rpc_call *call);
+void mu_rpc_message_begin(struct mu_rpc_call *call); /* call the method with what is there whole */
+void mu_rpc_message_drop(struct mu_rpc_call *call);
+void mu_rpc_message_free_all(struct mu_rpc *rpc);
 
 /* deadline.c */
 enum muster_status mu_deadline_add(struct mu_rpc_call *call);

@@ -46,7 +46,7 @@ static uint8_t health_look(struct mu_rpc_call *call, const void *body, size_t le
     uint8_t status;
 
     if (mu_codec_read(&mu__health__health_check_request__descriptor, NULL, body, len, &message)) {
-        mu_call_refuse(call, MUSTER_INVALID_ARGUMENT, "%s", muster_last_error());
+        mu_rpc_call_refuse(call, MUSTER_INVALID_ARGUMENT, "%s", muster_last_error());
         return 0;
     }
     service = ((Mu__Health__HealthCheckRequest *)message)->service;
@@ -60,7 +60,7 @@ static void begin_check(struct mu_rpc_call *call, const void *body, size_t len)
     uint8_t status = health_look(call, body, len);
 
     if (status == SERVICE_UNKNOWN)
-        mu_call_refuse(call, MUSTER_NOT_FOUND, "there is no such service here");
+        mu_rpc_call_refuse(call, MUSTER_NOT_FOUND, "there is no such service here");
     else if (status)
         mu_rpc_answer(call, (const uint8_t[]){1 << 3, status}, 2);
 }
@@ -93,7 +93,7 @@ static void begin_watch(struct mu_rpc_call *call, const void *body, size_t len)
         return;
     watch = calloc(1, sizeof *watch);
     if (!watch) {
-        mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory");
+        mu_rpc_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory");
         return;
     }
     watch->call = call;

@@ -193,7 +193,7 @@ static void response_give(struct mu_rpc_call *call, const response *r)
     size_t len;
 
     if (mu_message_pack(&r->base, &bytes, &len)) {
-        mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory for an answer");
+        mu_rpc_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory for an answer");
         return;
     }
     mu_rpc_send(call, bytes, len);
@@ -321,12 +321,12 @@ static void begin_info(struct mu_rpc_call *call, const void *body, size_t len)
     enum muster_status status;
 
     if (len > REQUEST_MAX) {
-        mu_call_refuse(call, MUSTER_INVALID_ARGUMENT, "a question of %zu bytes; %d are the most", len, REQUEST_MAX);
+        mu_rpc_call_refuse(call, MUSTER_INVALID_ARGUMENT, "a question of %zu bytes; %d are the most", len, REQUEST_MAX);
         return;
     }
     status = mu_codec_read(&mu__reflection__server_reflection_request__descriptor, NULL, body, len, &message);
     if (status) {
-        mu_call_refuse(call, status, "%s", muster_last_error());
+        mu_rpc_call_refuse(call, status, "%s", muster_last_error());
         return;
     }
     if (!rpc->described)
@@ -336,8 +336,8 @@ static void begin_info(struct mu_rpc_call *call, const void *body, size_t len)
     if (rpc->described)
         question_answer(call, (request *)message, &r);
     else
-        mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "what is described here cannot be read: %s",
-                       muster_last_error());
+        mu_rpc_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "what is described here cannot be read: %s",
+                           muster_last_error());
     mu_codec_free(message);
 }
 

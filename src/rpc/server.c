@@ -26,8 +26,8 @@
 static void free_rpc(struct mu_rpc *rpc)
 {
     mu_listen_close(&rpc->listen);
-    mu_call_free_all(rpc);
-    mu_message_free_all(rpc);
+    mu_rpc_call_free_all(rpc);
+    mu_rpc_message_free_all(rpc);
     mu_rpc_reflection_done(rpc);
     nghttp2_session_callbacks_del(rpc->callbacks);
     nghttp2_option_del(rpc->http_options);
@@ -107,7 +107,7 @@ static void take_turns(struct mu_rpc *rpc)
     do {
         conn = mu_rpc_next_turn(rpc, MU_TURN_LONG);
         if (conn)
-            mu_call_begin_long(conn);
+            mu_rpc_call_begin_long(conn);
     } while (conn && uv_hrtime() < until);
     if (!rpc->first_turn[MU_TURN_READ] && !rpc->first_turn[MU_TURN_LONG])
         uv_idle_stop(&rpc->idle);
@@ -131,7 +131,7 @@ static void end_all(struct mu_rpc *rpc)
         next = conn->next;
         for (struct mu_rpc_call *call = conn->calls, *after; call; call = after) {
             after = call->next;
-            mu_call_abort(call, MUSTER_UNAVAILABLE, "the server is stopping");
+            mu_rpc_call_abort(call, MUSTER_UNAVAILABLE, "the server is stopping");
         }
         if (conn->is_leaving)
             continue;
@@ -181,7 +181,7 @@ static void refuse_client(struct mu_rpc *rpc, int fd, uint8_t error, const char 
 static bool is_open_to(struct mu_rpc *rpc, int fd, uid_t *ret_user)
 {
     return rpc->options.any_user || !rpc->listen.is_loopback || rpc->clients_prove ||
-           mu_peer_may_come(&rpc->peers, fd, ret_user);
+           mu_rpc_peer_may_come(&rpc->peers, fd, ret_user);
 }
 
 /* A client tries again and again: its user is said once. */
@@ -189,7 +189,7 @@ static void refuse_user(struct mu_rpc *rpc, int fd, uid_t user)
 {
     char why[80];
 
-    mu_peer_why(user, why, sizeof why);
+    mu_rpc_peer_why(user, why, sizeof why);
     refuse_client(rpc, fd, NGHTTP2_INADEQUATE_SECURITY, why, true);
     if (user != rpc->refused)
         mu_rpc_say(rpc, "gRPC: a client is refused: %s (--grpc-any-user serves every user of this machine)", why);

@@ -39,7 +39,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     struct mu_rpc_call *call;
 
     if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
-        call = conn->is_leaving ? NULL : mu_call_new(conn, frame->hd.stream_id);
+        call = conn->is_leaving ? NULL : mu_rpc_call_new(conn, frame->hd.stream_id);
         if (!call)
             stream_refuse(conn, frame->hd.stream_id);
         else
@@ -113,19 +113,19 @@ static void take_request(struct mu_rpc_call *call)
 {
     call->has_headers = true;
     if (!call->is_post || !call->is_grpc)
-        mu_call_refuse(call, MUSTER_INVALID_ARGUMENT,
-                       "no call of gRPC: it wants POST, and content-type application/grpc");
+        mu_rpc_call_refuse(call, MUSTER_INVALID_ARGUMENT,
+                           "no call of gRPC: it wants POST, and content-type application/grpc");
     else if (!call->method)
-        mu_call_refuse(call, MUSTER_UNIMPLEMENTED, "there is no such method here");
+        mu_rpc_call_refuse(call, MUSTER_UNIMPLEMENTED, "there is no such method here");
     else if (call->is_late)
-        mu_call_refuse(call, MUSTER_INVALID_ARGUMENT,
-                       "its grpc-timeout is none: up to 8 digits, and one of H M S m u n");
+        mu_rpc_call_refuse(call, MUSTER_INVALID_ARGUMENT,
+                           "its grpc-timeout is none: up to 8 digits, and one of H M S m u n");
     else if (call->timeout_ns != UINT64_MAX && mu_deadline_add(call))
-        mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory");
+        mu_rpc_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory");
     else if (call->conn->rpc->is_stopping)
-        mu_call_refuse(call, MUSTER_UNAVAILABLE, "the server is stopping");
+        mu_rpc_call_refuse(call, MUSTER_UNAVAILABLE, "the server is stopping");
     else
-        mu_call_arrives(call);
+        mu_rpc_call_arrives(call);
 }
 
 /* ---- frames ------------------------------------------------------------------------------------------------------ */
@@ -171,7 +171,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     }
     if (call && is_last && !call->is_half_closed) {
         call->is_half_closed = true;
-        mu_message_last(call);
+        mu_rpc_message_last(call);
     }
     return 0;
 }
@@ -195,8 +195,8 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     (void)flags;
     (void)user;
     if (call && len > 0 && call->phase != MU_CALL_ANSWERED) {
-        mu_call_arrives(call);
-        mu_message_take(call, bytes, len);
+        mu_rpc_call_arrives(call);
+        mu_rpc_message_take(call, bytes, len);
     }
     return 0;
 }
@@ -208,7 +208,7 @@ static int on_request_stream_close(nghttp2_session *session, int32_t id, uint32_
     (void)error;
     (void)user;
     if (call)
-        mu_call_end(call);
+        mu_rpc_call_end(call);
     return 0;
 }
 
@@ -272,7 +272,7 @@ static ssize_t on_response_read(nghttp2_session *session, int32_t id, uint8_t *t
         conn->pieces -= part;
         if (piece->bytes.len > 0)
             break;
-        mu_call_drop_piece(call);
+        mu_rpc_call_drop_piece(call);
     }
     conn->taken_ms = n > 0 ? mu_rpc_now(conn->rpc) : conn->taken_ms;
     if (call->first)

@@ -213,13 +213,13 @@ static void tsl_ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
 }
 
 /* A task's row, with the room for its name and its error. */
-struct row {
+struct tsl_row {
     Mu__TslCoordination__CoordinatedTaskStateInfo info;
     Mu__TslCoordination__CoordinationServiceError error;
     named_task name;
 };
 
-static void tsl_row_fill(struct mu_visit *v, struct row *row, const struct muster_task_info *info)
+static void tsl_row_fill(struct mu_visit *v, struct tsl_row *row, const struct muster_task_info *info)
 {
     mu__tsl_coordination__coordinated_task_state_info__init(&row->info);
     give_name(v, info->task_id, &row->name);
@@ -241,7 +241,7 @@ static void reply_states(struct mu_visit *v, int32_t first, int32_t last)
 {
     Mu__TslCoordination__WatchJobStateResponse r = MU__TSL_COORDINATION__WATCH_JOB_STATE_RESPONSE__INIT;
     size_t count = v->ask.num_tasks;
-    struct row *rows = calloc(count + 1, sizeof *rows);
+    struct tsl_row *rows = calloc(count + 1, sizeof *rows);
     Mu__TslCoordination__CoordinatedTaskStateInfo **each = calloc(count + 1, sizeof *each);
 
     for (size_t i = 0; rows && each && i < count; i++) {

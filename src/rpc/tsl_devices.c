@@ -30,12 +30,12 @@ static const char global_type[] = "type.googleapis.com/xla.GlobalTopologyProto";
 static const char *const not_text[] = {"value", "devices", NULL};
 
 /* Everything told, of one kind. Points into the requests. */
-struct told {
+struct devices_told {
     ProtobufCBinaryData *list;
     size_t count, capacity;
 };
 
-static bool device_tell(struct told *t, ProtobufCBinaryData device)
+static bool device_tell(struct devices_told *t, ProtobufCBinaryData device)
 {
     if (t->count == t->capacity) {
         size_t capacity = t->capacity ? 2 * t->capacity : 64;
@@ -50,7 +50,7 @@ static bool device_tell(struct told *t, ProtobufCBinaryData device)
     return true;
 }
 
-static bool tell_all(struct told *t, const ProtobufCBinaryData *devices, size_t count)
+static bool tell_all(struct devices_told *t, const ProtobufCBinaryData *devices, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (!device_tell(t, devices[i]))
@@ -62,7 +62,7 @@ static bool tell_all(struct told *t, const ProtobufCBinaryData *devices, size_t 
 struct together {
     ProtobufCMessage **requests; /* as read */
     size_t count;
-    struct told any, tf, xla;
+    struct devices_told any, tf, xla;
     ProtobufCMessage **inner; /* what had to be read to look into a device */
     size_t num_inner;
 };
@@ -101,7 +101,7 @@ static enum muster_status devices_collect(struct together *t, const ProtobufCBin
 }
 
 /* XLA's global topologies of one node each, as the nodes. */
-static enum muster_status open_nodes(struct together *t, struct told *ret_nodes)
+static enum muster_status open_nodes(struct together *t, struct devices_told *ret_nodes)
 {
     for (size_t i = 0; i < t->xla.count; i++) {
         const Mu__TslCoordination__TfDeviceList *nodes; /* 1: repeated, which is all that we look at */
@@ -118,7 +118,7 @@ static enum muster_status open_nodes(struct together *t, struct told *ret_nodes)
 }
 
 /* Whether every Any holds a local topology, which are then in *ret_locals. */
-static enum muster_status open_locals(struct together *t, struct told *ret_locals, bool *ret_are_locals)
+static enum muster_status open_locals(struct together *t, struct devices_told *ret_locals, bool *ret_are_locals)
 {
     size_t suffix = strlen(local_type);
 
@@ -147,7 +147,7 @@ static enum muster_status put_any(struct together *t, Mu__TslCoordination__Devic
                                   ProtobufCBinaryData *ret_device, void **ret_made)
 {
     Mu__TslCoordination__Any any = MU__TSL_COORDINATION__ANY__INIT;
-    struct told locals = {0};
+    struct devices_told locals = {0};
     bool are_locals;
     void *topology = NULL;
     enum muster_status status = open_locals(t, &locals, &are_locals);
@@ -171,7 +171,7 @@ static enum muster_status put_any(struct together *t, Mu__TslCoordination__Devic
 
 static enum muster_status put_xla(struct together *t, Mu__TslCoordination__XlaDeviceList *to, void **ret_made)
 {
-    struct told nodes = {0};
+    struct devices_told nodes = {0};
     enum muster_status status = open_nodes(t, &nodes);
 
     if (!status)

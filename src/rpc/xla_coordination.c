@@ -129,12 +129,12 @@ static void xla_reply_alive(struct mu_visit *v)
 }
 
 /* A task's row, with the room for its error. */
-struct row {
+struct xla_row {
     Mu__XlaCoordination__TaskInfo info;
     Mu__XlaCoordination__CoordinationServiceError error;
 };
 
-static void xla_row_fill(struct row *row, const struct muster_task_info *info)
+static void xla_row_fill(struct xla_row *row, const struct muster_task_info *info)
 {
     mu__xla_coordination__task_info__init(&row->info);
     row->info.task_id = info->task_id;
@@ -153,7 +153,7 @@ static void xla_reply_watch(struct mu_visit *v)
 {
     Mu__XlaCoordination__WatchTasksResponse r = MU__XLA_COORDINATION__WATCH_TASKS_RESPONSE__INIT;
     size_t count = v->ask.num_tasks;
-    struct row *rows = calloc(count + 1, sizeof *rows);
+    struct xla_row *rows = calloc(count + 1, sizeof *rows);
     Mu__XlaCoordination__TaskInfo **each = calloc(count + 1, sizeof *each);
 
     for (size_t i = 0; rows && each && i < count; i++) {

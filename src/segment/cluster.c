@@ -169,7 +169,7 @@ enum muster_status mu_cluster_run(const struct muster_segment *seg, uint32_t fir
 }
 
 /* What one commit is to change: some tasks of one block of records. */
-struct edit {
+struct cluster_edit {
     struct mu_ctx *ctx;
     struct mu_txn txn;
     struct mu_root root;
@@ -186,13 +186,13 @@ struct edit {
 };
 enum { TEXTS = MU_INTENT_REFS - 2 }; /* the others: the root and the block */
 
-static uint32_t block_of(const struct edit *d)
+static uint32_t block_of(const struct cluster_edit *d)
 {
     return d->wanted[d->from] / MU_TASKS_PER_BLOCK;
 }
 
 /* Lowest-numbered task in a propagated error, + 1, with the edit; for when the first error is cleared. */
-static uint64_t other_error(const struct edit *d, const uint64_t *refs)
+static uint64_t other_error(const struct cluster_edit *d, const uint64_t *refs)
 {
     for (uint32_t i = 0; i < num_blocks(d->ctx->seg); i++) {
         struct mu_task_record records[MU_TASKS_PER_BLOCK];
@@ -202,15 +202,15 @@ static uint64_t other_error(const struct edit *d, const uint64_t *refs)
         else if (!copy_tasks(d->ctx->seg, refs[i], records, 0, MU_TASKS_PER_BLOCK, NULL))
             return 0; /* replaced meanwhile: the commit will fail and we come again */
         for (uint32_t k = 0; k < MU_TASKS_PER_BLOCK; k++)
-            if (mu_task_is_propagated(&records[k]))
+            if (mu_cluster_is_propagated(&records[k]))
                 return i * MU_TASKS_PER_BLOCK + k + 1;
     }
     return 0;
 }
 
 /* A new block of the transaction. */
-static enum muster_status add_block(struct edit *d, uint32_t type, uint32_t refs, const uint64_t *body, uint32_t words,
-                                    uint64_t *ret_ref)
+static enum muster_status add_block(struct cluster_edit *d, uint32_t type, uint32_t refs, const uint64_t *body,
+                                    uint32_t words, uint64_t *ret_ref)
 {
     struct mu_block *b;
     enum muster_status status = mu_heap_alloc(d->ctx, words * 8, MU_HEAP_SYSTEM, ret_ref, &b);
@@ -223,7 +223,7 @@ static enum muster_status add_block(struct edit *d, uint32_t type, uint32_t refs
     return MUSTER_OK;
 }
 
-static enum muster_status new_text(struct edit *d, const char *text, uint64_t *ref)
+static enum muster_status new_text(struct cluster_edit *d, const char *text, uint64_t *ref)
 {
     uint64_t words[MU_TEXT_MAX / 8] = {0};
     enum muster_status status = MUSTER_OK;
@@ -240,15 +240,15 @@ static enum muster_status new_text(struct edit *d, const char *text, uint64_t *r
 }
 
 /* The new root's numbers, after one change. */
-static void root_account(struct edit *d, const struct mu_task_record *before, struct mu_task_change *c)
+static void root_account(struct cluster_edit *d, const struct mu_task_record *before, struct mu_task_change *c)
 {
     struct mu_cluster_root *root = &d->numbers;
-    bool is = mu_task_is_propagated(&c->record);
+    bool is = mu_cluster_is_propagated(&c->record);
 
     root->version++;
     c->record.version = root->version;
-    root->errors += (uint64_t)is - (uint64_t)mu_task_is_propagated(before);
-    root->ended += (uint64_t)mu_task_is_over(&c->record) - (uint64_t)mu_task_is_over(before);
+    root->errors += (uint64_t)is - (uint64_t)mu_cluster_is_propagated(before);
+    root->ended += (uint64_t)mu_cluster_is_over(&c->record) - (uint64_t)mu_cluster_is_over(before);
     if (is && !root->first_error)
         root->first_error = c->task + 1;
 }
@@ -256,7 +256,7 @@ static void root_account(struct edit *d, const struct mu_task_record *before, st
 enum applied { APPLIED, FULL, AGAIN, FAILED };
 
 /* Ask for one task's change, and make it on the copy of the block. FULL: not in this commit any more. */
-static enum applied change_apply(struct edit *d, uint32_t index, enum muster_status *ret_status)
+static enum applied change_apply(struct cluster_edit *d, uint32_t index, enum muster_status *ret_status)
 {
     struct mu_task_change *c = &d->changes[d->num_changes];
     uint32_t at = d->wanted[index] % MU_TASKS_PER_BLOCK;
@@ -288,7 +288,7 @@ static enum applied change_apply(struct edit *d, uint32_t index, enum muster_sta
 }
 
 /* As many of the block's tasks as one commit takes: 1, 0 again, -1 failed. */
-static int apply_all(struct edit *d, uint32_t count, enum muster_status *ret_status)
+static int apply_all(struct cluster_edit *d, uint32_t count, enum muster_status *ret_status)
 {
     uint32_t block = block_of(d);
 
@@ -306,7 +306,7 @@ static int apply_all(struct edit *d, uint32_t count, enum muster_status *ret_sta
 }
 
 /* Everything else for one commit: block of records, root. */
-static enum muster_status commit_build(struct edit *d)
+static enum muster_status commit_build(struct cluster_edit *d)
 {
     struct muster_segment *seg = d->ctx->seg;
     uint32_t block = block_of(d), refs = num_blocks(seg), first = (uint32_t)d->numbers.first_error - 1;
@@ -320,7 +320,7 @@ static enum muster_status commit_build(struct edit *d)
         memcpy(body, d->root.body, (refs + ROOT_WORDS) * 8);
     if (d->numbers.first_error && first / MU_TASKS_PER_BLOCK == block) {
         memcpy(&r, d->tasks + MU_TASKS_PER_BLOCK + first % MU_TASKS_PER_BLOCK * RECORD_WORDS, sizeof r);
-        if (!mu_task_is_propagated(&r))
+        if (!mu_cluster_is_propagated(&r))
             d->numbers.first_error = other_error(d, body);
     }
     status = add_block(d, MU_TYPE_TASKS, MU_TASKS_PER_BLOCK, d->tasks, TASKS_WORDS, &ref);
@@ -337,7 +337,7 @@ static enum muster_status commit_build(struct edit *d)
 }
 
 /* Read the root and the block that is to change: 1, 0 again, -1 corrupt. */
-static int cluster_load(struct edit *d)
+static int cluster_load(struct cluster_edit *d)
 {
     struct muster_segment *seg = d->ctx->seg;
     enum mu_read rc = mu_txn_read(&d->txn, &d->root);
@@ -369,7 +369,7 @@ static void change_note(struct mu_ctx *ctx, const struct mu_task_change *c)
 }
 
 /* One commit, of as many of wanted[from ...] as it takes; d->to says where it ended. */
-static enum muster_status edit_some(struct edit *d, uint32_t count)
+static enum muster_status edit_some(struct cluster_edit *d, uint32_t count)
 {
     enum muster_status status = MUSTER_OK;
     enum mu_commit commit = MU_RETRY;
@@ -409,7 +409,7 @@ static enum muster_status edit_some(struct edit *d, uint32_t count)
 
 enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn fn, void *arg)
 {
-    struct edit d = {.ctx = ctx, .wanted = &task, .fn = fn, .arg = arg};
+    struct cluster_edit d = {.ctx = ctx, .wanted = &task, .fn = fn, .arg = arg};
     enum muster_status status = edit_some(&d, 1);
 
     return status ? status : d.declined;
@@ -418,7 +418,7 @@ enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn
 enum muster_status mu_cluster_edit_many(struct mu_ctx *ctx, const uint32_t *tasks, uint32_t count, mu_task_fn fn,
                                         void *arg)
 {
-    struct edit d = {.ctx = ctx, .wanted = tasks, .fn = fn, .arg = arg};
+    struct cluster_edit d = {.ctx = ctx, .wanted = tasks, .fn = fn, .arg = arg};
     enum muster_status status = MUSTER_OK;
 
     for (; !status && d.from < count; d.from = d.to)
@@ -427,7 +427,7 @@ enum muster_status mu_cluster_edit_many(struct mu_ctx *ctx, const uint32_t *task
 }
 
 /* The root as it is, but for the first error: 1 built, 0 again, -1 nothing to do or failed. */
-static int build_first(struct edit *d, uint32_t task, enum muster_status *ret_status)
+static int build_first(struct cluster_edit *d, uint32_t task, enum muster_status *ret_status)
 {
     uint32_t at = task % MU_TASKS_PER_BLOCK, refs = d->root.refs;
     struct mu_task_record r;
@@ -435,7 +435,7 @@ static int build_first(struct edit *d, uint32_t task, enum muster_status *ret_st
     mu_a64 *to;
 
     memcpy(&r, d->tasks + MU_TASKS_PER_BLOCK + at * RECORD_WORDS, sizeof r);
-    if (!MU_WORD_INDEX(d->root.word) || !mu_task_is_propagated(&r) || d->numbers.first_error == task + 1)
+    if (!MU_WORD_INDEX(d->root.word) || !mu_cluster_is_propagated(&r) || d->numbers.first_error == task + 1)
         return -1;
     d->numbers.first_error = task + 1;
     d->numbers.version++;
@@ -449,7 +449,7 @@ static int build_first(struct edit *d, uint32_t task, enum muster_status *ret_st
 
 enum muster_status mu_cluster_set_first(struct mu_ctx *ctx, uint32_t task)
 {
-    struct edit d = {.ctx = ctx, .wanted = &task};
+    struct cluster_edit d = {.ctx = ctx, .wanted = &task};
     enum muster_status status = MUSTER_OK;
     enum mu_commit commit = MU_RETRY;
     int rc = 0;

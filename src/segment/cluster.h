@@ -20,13 +20,13 @@ struct mu_cluster {
 };
 
 /* In an error that every task learns of. */
-static inline bool mu_task_is_propagated(const struct mu_task_record *r)
+static inline bool mu_cluster_is_propagated(const struct mu_task_record *r)
 {
     return r->state == MUSTER_TASK_ERROR && !(r->flags & MU_TASK_RECOVERABLE);
 }
 
 /* Its process has ended, none is to be started in its place, and nobody speaks for it: it will do nothing more. */
-static inline bool mu_task_is_over(const struct mu_task_record *r)
+static inline bool mu_cluster_is_over(const struct mu_task_record *r)
 {
     return (r->flags & MU_TASK_ENDED) && r->state != MUSTER_TASK_CONNECTED;
 }

@@ -56,7 +56,7 @@ const char *mu_cluster_end(const struct mu_task_record *record, char text[MU_DOI
 const char *mu_cluster_doing(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record,
                              char text[MU_DOING_MAX])
 {
-    if (mu_task_is_over(record))
+    if (mu_cluster_is_over(record))
         return mu_cluster_end(record, text);
     if (record->state == MUSTER_TASK_CONNECTED)
         return mu_cluster_alive(seg, task, record) || !record->slot ? "running" : "dead";
@@ -80,7 +80,7 @@ const char *mu_cluster_list(const struct muster_segment *seg, mu_task_pick picks
         uint32_t task = i % seg->num_tasks;
 
         if (!picks(arg, task) || mu_cluster_task(seg, task, &r, NULL, &cluster) ||
-            mu_task_is_over(&r) != (i >= seg->num_tasks))
+            mu_cluster_is_over(&r) != (i >= seg->num_tasks))
             continue;
         if (named++ == NAMED) { /* to count them all would be to read them all */
             snprintf(text + len, MU_LIST_MAX - len, "; ...");
@@ -137,7 +137,7 @@ enum muster_status mu_cluster_error(const struct muster_segment *seg, const char
     if (task >= seg->num_tasks)
         return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt: its first error is no task's", seg->job);
     status = mu_cluster_task(seg, task, &r, text, &c);
-    if (status || !mu_task_is_propagated(&r))
+    if (status || !mu_cluster_is_propagated(&r))
         return status; /* reset meanwhile */
     mu_cluster_name(seg, task, &r, name, sizeof name);
     return mu_fail(MUSTER_UNAVAILABLE, "%s: %s is in error: %s", doing, name, text);

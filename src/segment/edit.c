@@ -19,7 +19,7 @@ enum {
     DELETE_TRIES = 200           /* in a full heap, while others hold the deletes' reserve */
 };
 
-struct edit {
+struct entry_edit {
     const struct mu_table *t;
     struct mu_ctx *ctx;
     const struct mu_key *k;
@@ -34,7 +34,7 @@ struct edit {
     bool has_value;      /* the last of txn.news is this edit's value block */
 };
 
-static enum muster_status edit_corrupt(const struct edit *d)
+static enum muster_status edit_corrupt(const struct entry_edit *d)
 {
     if (d->no_memory)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the value of the key");
@@ -43,7 +43,7 @@ static enum muster_status edit_corrupt(const struct edit *d)
 }
 
 /* The value behind an external entry whose key is ours; into d->fetched. */
-static enum mu_fetch value_fetch(struct edit *d, const struct mu_entry *e, bool wants_value)
+static enum mu_fetch value_fetch(struct entry_edit *d, const struct mu_entry *e, bool wants_value)
 {
     struct mu_external x = {d->t->seg, d->txn.word, d->root.word, d->root.body[e->ref_at], e->key_len, e->value_len};
     size_t capacity = wants_value ? e->value_len : 0;
@@ -60,7 +60,7 @@ static enum mu_fetch value_fetch(struct edit *d, const struct mu_entry *e, bool 
 }
 
 /* Find our entry in the copied page: 1 done (d->old.words tells), 0 try again, -1 corrupt. */
-static int entry_locate(struct edit *d, bool wants_old)
+static int entry_locate(struct entry_edit *d, bool wants_old)
 {
     struct mu_entry e;
     uint32_t index = 0;
@@ -88,7 +88,7 @@ static int entry_locate(struct edit *d, bool wants_old)
     return bad ? -1 : 1;
 }
 
-static void entry_describe(struct edit *d, bool wants_old)
+static void entry_describe(struct entry_edit *d, bool wants_old)
 {
     struct mu_edit *e = d->e;
     uint32_t own = d->old.flags & MU_ENTRY_EXTERNAL ? 1 : 0;
@@ -147,7 +147,7 @@ static void put_value(const struct mu_edit *e, size_t at, size_t len, mu_a64 *to
 }
 
 /* One block of the value. */
-static enum muster_status fill_part(struct edit *d, size_t at, size_t n, uint64_t *ret_ref)
+static enum muster_status fill_part(struct entry_edit *d, size_t at, size_t n, uint64_t *ret_ref)
 {
     struct mu_block *b;
     enum muster_status status = mu_heap_alloc(d->ctx, n, 0, ret_ref, &b);
@@ -160,7 +160,7 @@ static enum muster_status fill_part(struct edit *d, size_t at, size_t n, uint64_
 }
 
 /* Key and value into a block of their own, or the key and a list of parts. Joins the transaction at once. */
-static enum muster_status make_value(struct edit *d)
+static enum muster_status make_value(struct entry_edit *d)
 {
     size_t key_bytes = mu_words(d->k->len) * 8, len = d->e->len;
     bool in_parts = key_bytes + len > MU_BODY_MAX;
@@ -199,7 +199,7 @@ struct shape {
     uint32_t done_words;  /* of the record of a call; 0: none */
 };
 
-static void page_plan(const struct edit *d, enum mu_verdict verdict, struct shape *s)
+static void page_plan(const struct entry_edit *d, enum mu_verdict verdict, struct shape *s)
 {
     uint32_t page_words = d->page.words ? d->page.words : MU_PAGE_WORDS;
     uint32_t own_refs = d->old.words ? d->e->old_refs : d->e->num_refs;
@@ -219,7 +219,7 @@ static void page_plan(const struct edit *d, enum mu_verdict verdict, struct shap
 }
 
 /* The references: the others' as they were, ours in the place of the old ones (or at the end). */
-static void write_refs(struct edit *d, const struct shape *s, mu_a64 *to)
+static void write_refs(struct entry_edit *d, const struct shape *s, mu_a64 *to)
 {
     const uint64_t *from = d->root.body;
     uint32_t before = d->old.words ? d->old.ref_at : d->root.refs, n = 0;
@@ -241,7 +241,7 @@ static void write_refs(struct edit *d, const struct shape *s, mu_a64 *to)
     mu_copy_in(to + n, from + before + d->old.refs, d->root.refs - before - d->old.refs);
 }
 
-static void write_data(struct edit *d, const struct shape *s, uint64_t commits, mu_a64 *to)
+static void write_data(struct entry_edit *d, const struct shape *s, uint64_t commits, mu_a64 *to)
 {
     const uint64_t *from = d->page.data;
     uint32_t words = d->page.words ? d->page.words : MU_PAGE_WORDS, key_words = mu_words(d->k->len);
@@ -276,7 +276,7 @@ static void write_data(struct edit *d, const struct shape *s, uint64_t commits, 
 }
 
 /* What the replaced entry alone referred to. */
-static enum muster_status note_olds(struct edit *d, enum mu_verdict verdict)
+static enum muster_status note_olds(struct entry_edit *d, enum mu_verdict verdict)
 {
     uint32_t own = d->old.flags & MU_ENTRY_EXTERNAL ? 1 : 0;
 
@@ -295,7 +295,7 @@ static enum muster_status note_olds(struct edit *d, enum mu_verdict verdict)
  * delete needs none. The counts of commits and deletions go on from the word's tag, which is never less than either;
  * before the tag can wrap, pages are kept.
  */
-static enum muster_status page_clear(struct edit *d, enum mu_verdict verdict, uint64_t commits,
+static enum muster_status page_clear(struct entry_edit *d, enum mu_verdict verdict, uint64_t commits,
                                      enum mu_commit *ret_commit, uint64_t *ret_version)
 {
     enum muster_status status = note_olds(d, verdict);
@@ -310,7 +310,7 @@ static enum muster_status page_clear(struct edit *d, enum mu_verdict verdict, ui
 }
 
 /* One attempt after the callback spoke. */
-static enum muster_status edit_attempt(struct edit *d, enum mu_verdict verdict, bool keep_value,
+static enum muster_status edit_attempt(struct entry_edit *d, enum mu_verdict verdict, bool keep_value,
                                        enum mu_commit *ret_commit, uint64_t *ret_version)
 {
     uint64_t commits = (d->page.words ? d->page.data[0] : MU_WORD_TAG(d->root.word)) + 1;
@@ -349,7 +349,7 @@ static enum muster_status edit_attempt(struct edit *d, enum mu_verdict verdict, 
 }
 
 /* The page's records of calls. False: the edit ends here, with *ret_status. */
-static bool look_at_done(struct edit *d, enum muster_status *ret_status)
+static bool look_at_done(struct entry_edit *d, enum muster_status *ret_status)
 {
     struct mu_edit *e = d->e;
     uint32_t before = d->page.words, kept;
@@ -392,7 +392,7 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
     enum muster_status status = MUSTER_OK;
     enum mu_commit commit = MU_RETRY;
     uint32_t patience = DELETE_TRIES;
-    struct edit d;
+    struct entry_edit d;
 
     d.t = t;
     d.ctx = ctx;

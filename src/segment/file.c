@@ -268,7 +268,7 @@ static int file_build(const struct mu_header *h, const struct mu_hosts_config *h
         return -errno;
     if (late && !memfd && !hosts && has_room(fd, h))
         bytes = written = mu_format_written(h);
-    if (!mu_file_may_have(h->total_bytes))
+    if (!mu_process_may_have(h->total_bytes))
         rc = EFBIG;
     else if (ftruncate(fd, (off_t)h->total_bytes))
         rc = errno;

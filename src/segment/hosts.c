@@ -157,28 +157,28 @@ uint64_t mu_asks_take(struct muster_segment *seg, uint32_t i)
     return bits;
 }
 
-void mu_bridge_say(struct mu_ctx *ctx, enum mu_bridge_state state)
+void mu_host_bridge_say(struct mu_ctx *ctx, enum mu_bridge_state state)
 {
-    uint64_t round = mu_bridge_round(ctx->seg) + 1;
+    uint64_t round = mu_host_bridge_round(ctx->seg) + 1;
 
     /* release: pairs with the acquires below; what the state stands for comes first */
     mu_store_release(&ctx->seg->header->bridge, round << 32 | MU_BRIDGE(ctx->incarnation, ctx->slot, state));
     mu_epoch_move(ctx->seg);
 }
 
-uint32_t mu_bridge_round(const struct muster_segment *seg)
+uint32_t mu_host_bridge_round(const struct muster_segment *seg)
 {
-    return MU_BRIDGE_ROUND(mu_load_acquire(&seg->header->bridge)); /* acquire: pairs with mu_bridge_say() */
+    return MU_BRIDGE_ROUND(mu_load_acquire(&seg->header->bridge)); /* acquire: pairs with mu_host_bridge_say() */
 }
 
-enum mu_bridge_state mu_bridge_state(const struct muster_segment *seg)
+enum mu_bridge_state mu_host_bridge_state(const struct muster_segment *seg)
 {
-    uint64_t w = mu_load_acquire(&seg->header->bridge); /* acquire: pairs with mu_bridge_say() */
+    uint64_t w = mu_load_acquire(&seg->header->bridge); /* acquire: pairs with mu_host_bridge_say() */
 
     return MU_BRIDGE_STATE(w) <= MU_BRIDGE_LOST ? (enum mu_bridge_state)MU_BRIDGE_STATE(w) : MU_BRIDGE_DOWN;
 }
 
-bool mu_bridge_agent_lives(const struct muster_segment *seg)
+bool mu_host_bridge_agent_lives(const struct muster_segment *seg)
 {
     uint64_t w = mu_load_acquire(&seg->header->bridge); /* acquire: as above */
     uint32_t i = MU_BRIDGE_SLOT(w);

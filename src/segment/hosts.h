@@ -98,10 +98,10 @@ enum mu_bridge_state {
 };
 /* The agent says so, by the slot of this context, and everybody who waits looks again. Each saying begins a round: what
  * was asked of the leader in an earlier one is not believed to be remembered there. */
-void mu_bridge_say(struct mu_ctx *ctx, enum mu_bridge_state state);
-enum mu_bridge_state mu_bridge_state(const struct muster_segment *seg);
-uint32_t mu_bridge_round(const struct muster_segment *seg);
+void mu_host_bridge_say(struct mu_ctx *ctx, enum mu_bridge_state state);
+enum mu_bridge_state mu_host_bridge_state(const struct muster_segment *seg);
+uint32_t mu_host_bridge_round(const struct muster_segment *seg);
 /* Whether the agent that spoke last lives, by the kernel's word. */
-bool mu_bridge_agent_lives(const struct muster_segment *seg);
+bool mu_host_bridge_agent_lives(const struct muster_segment *seg);
 
 #endif

@@ -142,11 +142,11 @@ static enum muster_status call_abandoned(const struct muster_segment *seg, const
     uint64_t patience = seg->header->adopt_ns; /* constant after creation */
     char name[64];
 
-    if (mu_bridge_state(seg) == MU_BRIDGE_LOST) {
+    if (mu_host_bridge_state(seg) == MU_BRIDGE_LOST) {
         mu_host_name(seg, 0, name, sizeof name);
         return mu_fail(MUSTER_UNAVAILABLE, "%s: the leader of the job, host %s, is lost", what, name);
     }
-    if (mu_bridge_agent_lives(seg)) {
+    if (mu_host_bridge_agent_lives(seg)) {
         *dead_since = 0;
         return MUSTER_OK;
     }

@@ -147,7 +147,7 @@ enum mu_fetch mu_external_get(const struct mu_external *x, struct mu_ctx *pin, c
 }
 
 /* Where the search in a shared page ended. */
-struct place {
+struct page_place {
     const mu_a64 *body, *data;
     uint32_t at, ref_at;
     uint64_t shape;
@@ -158,7 +158,8 @@ struct place {
  * well formed. An external entry with the right hash and length counts as found: its block says whether the key is the
  * same.
  */
-static int page_find(const struct mu_block *b, uint32_t limit, const struct mu_key *k, uint32_t skip, struct place *p)
+static int page_find(const struct mu_block *b, uint32_t limit, const struct mu_key *k, uint32_t skip,
+                     struct page_place *p)
 {
     uint64_t meta = mu_load_relaxed(&b->meta); /* relaxed, as all below: the caller re-checks the bucket's word */
     uint32_t refs = MU_META_REFS(meta), words = MU_META_BYTES(meta) / 8, at = MU_PAGE_WORDS, ref_at = 0;
@@ -203,7 +204,7 @@ static int get_once(const struct mu_table *t, struct mu_ctx *pin, const mu_a64 *
 {
     uint32_t limit, skip = 0;
     struct mu_block *b;
-    struct place p;
+    struct page_place p;
     int rc;
 
     /* acquire: pairs with the commit CAS; the page's contents come with its word */

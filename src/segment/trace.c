@@ -240,7 +240,7 @@ void mu_trace_note(struct mu_ctx *ctx, uint64_t time, enum mu_trace_kind kind, e
 
 /* ---- reading ---- */
 
-struct reading {
+struct trace_reading {
     const struct muster_segment *seg;
     struct timing timing;
     struct mu_traced *events;
@@ -265,7 +265,7 @@ static void find_name(const struct muster_segment *seg, struct mu_ring *ring, ui
 }
 
 /* False: nobody writes such events. */
-static bool event_decode(const struct reading *r, uint32_t slot, struct mu_ring *ring,
+static bool event_decode(const struct trace_reading *r, uint32_t slot, struct mu_ring *ring,
                          const struct mu_ring_event *place, struct mu_traced *e)
 {
     /* relaxed, as all here: what counts is head, before and after */
@@ -285,7 +285,7 @@ static bool event_decode(const struct reading *r, uint32_t slot, struct mu_ring 
     return true;
 }
 
-static bool reading_reserve(struct reading *r, size_t more)
+static bool reading_reserve(struct trace_reading *r, size_t more)
 {
     struct mu_traced *events;
 
@@ -308,7 +308,7 @@ static bool is_committed(const struct muster_segment *seg, const struct mu_ring 
            lseek(seg->fd, from, SEEK_HOLE) >= from + (off_t)mu_trace_ring_bytes(seg->trace_events, seg->trace_names);
 }
 
-static bool read_ring(struct reading *r, uint32_t slot)
+static bool read_ring(struct trace_reading *r, uint32_t slot)
 {
     struct mu_ring *ring = ring_of(r->seg, slot);
     struct mu_ring_event *events = events_of(r->seg, ring);
@@ -357,7 +357,7 @@ static int by_time(const void *a, const void *b)
 enum muster_status mu_trace_read(const struct muster_segment *seg, struct mu_traced **ret_events, size_t *ret_count,
                                  uint64_t *ret_lost)
 {
-    struct reading r = {.seg = seg};
+    struct trace_reading r = {.seg = seg};
     uint32_t high = mu_slot_high(seg);
 
     if (!seg->trace)

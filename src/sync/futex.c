@@ -53,7 +53,7 @@ void mu_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t coun
 enum { WAITV_MAX = 128, WAITV_32 = 2 /* FUTEX_32 */ };
 
 /* The kernel's struct futex_waitv, which older headers lack. */
-struct waiter {
+struct futex_waiter {
     uint64_t value;
     uint64_t address;
     uint32_t flags;
@@ -65,7 +65,7 @@ static struct timespec to_timespec(uint64_t ns)
     return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 }
 
-static bool words_waitv(struct waiter *waiters, unsigned count, muster_deadline deadline)
+static bool words_waitv(struct futex_waiter *waiters, unsigned count, muster_deadline deadline)
 {
     struct timespec t = to_timespec(deadline);
     long rc = syscall(SYS_futex_waitv, waiters, count, 0u, deadline == MUSTER_FOREVER ? NULL : &t, CLOCK_MONOTONIC);
@@ -83,7 +83,7 @@ static void wait_one(const void *word, uint32_t value, muster_deadline deadline)
 
 void mu_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint32_t seen, muster_deadline deadline)
 {
-    struct waiter waiters[2] = {
+    struct futex_waiter waiters[2] = {
         {.value = value, .address = (uintptr_t)word, .flags = WAITV_32},
         {.value = seen, .address = (uintptr_t)epoch, .flags = WAITV_32},
     };
@@ -104,12 +104,12 @@ void mu_futex_wake32(mu_a32 *word)
 
 void mu_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t count, muster_deadline deadline)
 {
-    struct waiter waiters[WAITV_MAX];
+    struct futex_waiter waiters[WAITV_MAX];
 
     if (count > WAITV_MAX)
         count = WAITV_MAX;
     for (size_t i = 0; i < count; i++)
-        waiters[i] = (struct waiter){.value = values[i], .address = (uintptr_t)words[i], .flags = WAITV_32};
+        waiters[i] = (struct futex_waiter){.value = values[i], .address = (uintptr_t)words[i], .flags = WAITV_32};
     if (count && !words_waitv(waiters, (unsigned)count, deadline))
         wait_one(words[0], values[0], deadline);
 }

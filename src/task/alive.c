@@ -15,7 +15,7 @@
 #include "segment/wait.h"
 #include "task/task.h"
 
-struct work {
+struct alive_work {
     struct mu_alive *a;
     struct mu_alive_call *const *calls;
     uint32_t count;
@@ -105,7 +105,7 @@ static bool instance_call(const struct mu_alive *a, struct mu_alive_call *c, uin
 
 static enum mu_verdict alive_step(struct mu_edit *e)
 {
-    struct work *w = e->arg;
+    struct alive_work *w = e->arg;
     struct mu_alive *a = w->a;
     struct mu_alive_head h = {0, a->count};
     struct mu_cluster cluster;
@@ -145,7 +145,7 @@ static enum mu_verdict alive_step(struct mu_edit *e)
 enum muster_status mu_alive_step(struct mu_alive *a, struct mu_alive_call *const *calls, uint32_t count)
 {
     struct mu_table t = mu_table_cells(a->seg);
-    struct work w = {a, calls, count};
+    struct alive_work w = {a, calls, count};
     struct mu_edit e = {.arg = &w};
     enum muster_status status = mu_table_edit(&t, a->ctx, &a->key, MU_EDIT_WANTS_OLD, alive_step, &e, NULL);
 

@@ -161,7 +161,7 @@ enum muster_status mu_guest_disconnect(struct mu_ctx *ctx, uint32_t task)
     return mu_cluster_edit(ctx, task, client_disconnect, ctx->seg);
 }
 
-struct loss {
+struct client_loss {
     const char *text;
     uint64_t incarnation;
     bool fits;
@@ -169,7 +169,7 @@ struct loss {
 
 static bool client_lose(struct mu_task_change *c)
 {
-    struct loss *l = c->arg;
+    struct client_loss *l = c->arg;
     struct mu_task_record *r = &c->record;
 
     l->fits = (r->flags & MU_TASK_GUEST) && r->state == MUSTER_TASK_CONNECTED && r->incarnation == l->incarnation;
@@ -185,7 +185,7 @@ static bool client_lose(struct mu_task_change *c)
 
 enum muster_status mu_guest_lost(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation, const char *text)
 {
-    struct loss l = {.text = text, .incarnation = incarnation};
+    struct client_loss l = {.text = text, .incarnation = incarnation};
     enum muster_status status;
 
     if (task >= ctx->seg->num_tasks || !mu_is_local_task(ctx->seg, task))

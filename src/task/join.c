@@ -278,12 +278,12 @@ static enum muster_status join_open(struct muster_segment *seg, bool seat, struc
     return status;
 }
 
-enum muster_status mu_join_open(struct muster_segment *seg, struct muster **ret_muster)
+enum muster_status mu_task_join_open(struct muster_segment *seg, struct muster **ret_muster)
 {
     return join_open(seg, false, ret_muster);
 }
 
-enum muster_status mu_join_seat(struct muster_segment *seg, struct muster **ret_muster)
+enum muster_status mu_task_join_seat(struct muster_segment *seg, struct muster **ret_muster)
 {
     return join_open(seg, true, ret_muster);
 }

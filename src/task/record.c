@@ -228,13 +228,13 @@ enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registra
     return mu_fail(status, "%s is in the job already and alive; a task id is for one process at a time", name);
 }
 
-struct departure {
+struct task_departure {
     uint64_t incarnation;
 };
 
 static bool unregister_record(struct mu_task_change *c)
 {
-    const struct departure *d = c->arg;
+    const struct task_departure *d = c->arg;
     int next = mu_task_next(c->record.state, MU_EVENT_UNREGISTER, 0);
 
     if (next < 0 || c->record.incarnation != d->incarnation)
@@ -248,7 +248,7 @@ static bool unregister_record(struct mu_task_change *c)
 
 enum muster_status mu_task_unregister(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)
 {
-    struct departure d = {incarnation};
+    struct task_departure d = {incarnation};
 
     return mu_cluster_edit(ctx, task, unregister_record, &d);
 }

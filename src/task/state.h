@@ -7,7 +7,7 @@
 /*
  * That a task's process has ended is no state of this machine but a flag of its record (MU_TASK_ENDED), which only the
  * launcher sets, in whatever state: a child of that process may be connected still. What nobody speaks for any more, it
- * being set, is over (mu_task_is_over()). Registering takes it back.
+ * being set, is over (mu_cluster_is_over()). Registering takes it back.
  */
 enum mu_task_event {
     MU_EVENT_REGISTER,   /* with a new process behind it */

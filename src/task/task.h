@@ -10,12 +10,12 @@
 
 /* As muster_join() of an observer without heartbeats, in a segment that is open already. The handle is one more user.
  */
-enum muster_status mu_join_open(struct muster_segment *seg, struct muster **ret_muster);
+enum muster_status mu_task_join_open(struct muster_segment *seg, struct muster **ret_muster);
 /*
  * The same, without the segment's first pages (segment/reserve.h): only its slot is the caller's, before threads of the
  * tasks' have taken all. The handle is not to be used before mu_segment_commit(), but may leave.
  */
-enum muster_status mu_join_seat(struct muster_segment *seg, struct muster **ret_muster);
+enum muster_status mu_task_join_seat(struct muster_segment *seg, struct muster **ret_muster);
 
 /*
  * The kernel reported that the process `pid` of `task_id` ended, with this wait status (as from waitpid). Its slots are

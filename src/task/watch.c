@@ -44,7 +44,7 @@ static void info_fill(const struct muster_segment *seg, uint32_t task, const str
     i->error = (enum muster_status)r->code;
     i->recoverable = r->flags & MU_TASK_RECOVERABLE ? 1 : 0;
     i->guest = r->flags & MU_TASK_GUEST ? 1 : 0;
-    i->ended = mu_task_is_over(r);
+    i->ended = mu_cluster_is_over(r);
     i->wait_status = !i->ended ? 0 : r->flags & MU_TASK_HOW_UNKNOWN ? -1 : (int)MU_TASK_HOW(r->flags);
     i->alive = mu_cluster_alive(seg, task, r);
     i->pid = r->pid;
@@ -336,7 +336,7 @@ enum muster_status muster_heartbeat(struct muster *muster)
     return status;
 }
 
-struct beat {
+struct last_beat {
     const struct muster_segment *seg;
     uint64_t incarnation;
     bool conflict, counts;
@@ -344,7 +344,7 @@ struct beat {
 
 static bool beat_record(struct mu_task_change *c)
 {
-    struct beat *b = c->arg;
+    struct last_beat *b = c->arg;
     struct mu_task_record *r = &c->record;
 
     b->conflict = b->counts = false;
@@ -385,7 +385,7 @@ void mu_task_count_beat(struct muster_segment *seg, uint32_t task)
 
 enum muster_status mu_task_beat(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)
 {
-    struct beat b = {.seg = ctx->seg, .incarnation = incarnation};
+    struct last_beat b = {.seg = ctx->seg, .incarnation = incarnation};
     enum muster_status status = mu_cluster_edit(ctx, task, beat_record, &b);
 
     if (!status && b.counts)

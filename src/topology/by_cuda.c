@@ -45,7 +45,7 @@ struct cuda {
 };
 
 /* What the child tells: a device, or words. */
-struct told {
+struct cuda_told {
     int32_t ordinal; /* -1: words */
     int32_t multiprocessors, major_capability, minor_capability;
     uint64_t memory_bytes, shared_memory_optin;
@@ -57,13 +57,13 @@ struct told {
 
 static void cuda_tell_words(const struct mu_apart_pipe *pipe, const char *words)
 {
-    struct told told = {.ordinal = -1};
+    struct cuda_told told = {.ordinal = -1};
 
     snprintf(told.words, sizeof told.words, "%s", words);
     mu_apart_tell(pipe, &told);
 }
 
-const char *mu_cuda_path(void)
+const char *mu_topology_cuda_path(void)
 {
     const char *path = getenv("MUSTER_CUDA");
 
@@ -81,7 +81,7 @@ static int cuda_find(void *handle, const char *symbol, void *ret_function)
 
 static int cuda_open(const struct mu_apart_pipe *pipe, struct cuda *cuda)
 {
-    void *handle = dlopen(mu_cuda_path(), RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(mu_topology_cuda_path(), RTLD_NOW | RTLD_LOCAL);
     const char *reason = handle ? NULL : dlerror();
     char words[512];
 
@@ -95,16 +95,16 @@ static int cuda_open(const struct mu_apart_pipe *pipe, struct cuda *cuda)
         return 0;
     }
     if (handle)
-        snprintf(words, sizeof words, "%s lacks functions: it is no CUDA driver", mu_cuda_path());
+        snprintf(words, sizeof words, "%s lacks functions: it is no CUDA driver", mu_topology_cuda_path());
     else if (reason && strstr(reason, "No such file"))
-        snprintf(words, sizeof words, "%s is not here", mu_cuda_path());
+        snprintf(words, sizeof words, "%s is not here", mu_topology_cuda_path());
     else
-        snprintf(words, sizeof words, "cannot be loaded: %.400s", reason ? reason : mu_cuda_path());
+        snprintf(words, sizeof words, "cannot be loaded: %.400s", reason ? reason : mu_topology_cuda_path());
     cuda_tell_words(pipe, words);
     return -1;
 }
 
-const char *mu_cuda_words(int code, char *buffer, size_t size)
+const char *mu_topology_cuda_words(int code, char *buffer, size_t size)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 
@@ -115,7 +115,7 @@ const char *mu_cuda_words(int code, char *buffer, size_t size)
         break;
     case CUDA_STUB:
         snprintf(buffer, size, "%s is the toolkit's stub (34), not the driver: take its folder out of LD_LIBRARY_PATH",
-                 mu_cuda_path());
+                 mu_topology_cuda_path());
         break;
     case MU_CUDA_NO_DEVICE:
         snprintf(buffer, size, "no device (100)%s%.64s%s", visible ? ": CUDA_VISIBLE_DEVICES is '" : "",
@@ -161,7 +161,7 @@ static void ask_uuid(const struct cuda *cuda, int device, char to[40])
 
 static void tell_device(const struct mu_apart_pipe *pipe, const struct cuda *cuda, int ordinal)
 {
-    struct told told = {.ordinal = ordinal};
+    struct cuda_told told = {.ordinal = ordinal};
     size_t bytes = 0;
     int device;
 
@@ -196,7 +196,7 @@ static void cuda_tell(const struct mu_apart_pipe *pipe, void *arg)
     if (rc == CUDA_OK)
         rc = cuda.count(&count);
     if (rc != CUDA_OK) {
-        cuda_tell_words(pipe, mu_cuda_words(rc, words, sizeof words));
+        cuda_tell_words(pipe, mu_topology_cuda_words(rc, words, sizeof words));
         return;
     }
     for (int i = 0; i < count && i < DEVICES_MAX; i++)
@@ -206,7 +206,7 @@ static void cuda_tell(const struct mu_apart_pipe *pipe, void *arg)
 /* ---- in the caller ----------------------------------------------------------------------------------------------- */
 
 /* By its UUID, of a part too; else the GPU at its address; else a new one. */
-static struct muster_device *cuda_device_of(struct muster_topology *node, const struct told *told)
+static struct muster_device *cuda_device_of(struct muster_topology *node, const struct cuda_told *told)
 {
     struct muster_device *device = NULL;
     struct mu_pci pci;
@@ -236,7 +236,7 @@ static void make_printable(char *text, size_t size)
 static void cuda_take(const void *record, void *arg)
 {
     struct muster_topology *node = arg;
-    struct told told = *(const struct told *)record;
+    struct cuda_told told = *(const struct cuda_told *)record;
     struct muster_device *device;
 
     make_printable(told.words, sizeof told.words);
@@ -273,6 +273,7 @@ void mu_provider_cuda(struct muster_topology *node, const struct mu_look *look)
 {
     char why[256];
 
-    if (look->source->ask_cuda && mu_apart(cuda_tell, cuda_take, node, sizeof(struct told), LIMIT_MS, why, sizeof why))
+    if (look->source->ask_cuda &&
+        mu_apart(cuda_tell, cuda_take, node, sizeof(struct cuda_told), LIMIT_MS, why, sizeof why))
         mu_node_note(node, "CUDA: %s", why);
 }

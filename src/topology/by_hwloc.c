@@ -49,7 +49,7 @@ static int is_empty(const struct mu_tree *tree, hwloc_const_bitmap_t set)
 }
 
 /* "" also where the set has no end: only a damaged file says so. */
-const char *mu_tree_list(const struct mu_tree *tree, hwloc_const_bitmap_t set)
+const char *mu_hwloc_tree_list(const struct mu_tree *tree, hwloc_const_bitmap_t set)
 {
     const char *text = "";
     char *list;
@@ -96,7 +96,7 @@ static void hwloc_add_memory(const struct mu_tree *tree)
         if (memory->subtype)
             numa->kind = mu_node_text(tree->node, "%s", memory->subtype);
         if (!has_no_processors(numa->kind))
-            numa->cpus = mu_tree_list(tree, memory->cpuset);
+            numa->cpus = mu_hwloc_tree_list(tree, memory->cpuset);
     }
 }
 
@@ -129,7 +129,7 @@ static void hwloc_add_package(const struct mu_tree *tree, hwloc_obj_t around, in
     package->number = number;
     package->numa_node = hwloc_numa_of(tree, around->nodeset);
     package->sources = MUSTER_SOURCE_HWLOC;
-    package->cpus = mu_tree_list(tree, around->cpuset);
+    package->cpus = mu_hwloc_tree_list(tree, around->cpuset);
     package->name = name ? mu_node_text(tree->node, "%s", name) : "";
     package->vendor = vendor ? mu_node_text(tree->node, "%s", vendor) : "";
     for (unsigned i = 0; i < num_objects(tree, HWLOC_OBJ_CORE); i++)
@@ -232,12 +232,12 @@ static void add_gpu(const struct mu_tree *tree, hwloc_obj_t gpu, const struct mu
     if (around) {
         device->numa_node = hwloc_numa_of(tree, around->nodeset);
         device->package = hwloc_package_of(tree, around->cpuset);
-        device->cpus = mu_tree_list(tree, around->cpuset);
+        device->cpus = mu_hwloc_tree_list(tree, around->cpuset);
     }
     read_driver(tree, device, gpu);
 }
 
-enum mu_pci_kind mu_tree_pci(hwloc_obj_t object, struct mu_pci *ret_pci)
+enum mu_pci_kind mu_hwloc_tree_pci(hwloc_obj_t object, struct mu_pci *ret_pci)
 {
     const struct hwloc_pcidev_attr_s *pci = &object->attr->pcidev;
     enum mu_pci_kind kind;
@@ -255,7 +255,7 @@ static void add_gpus(const struct mu_tree *tree)
         hwloc_obj_t device = object_of(tree, HWLOC_OBJ_PCI_DEVICE, i);
         struct mu_pci pci;
 
-        if (mu_tree_pci(device, &pci) == MU_PCI_ACCELERATOR && !mu_node_find_device(tree->node, &pci))
+        if (mu_hwloc_tree_pci(device, &pci) == MU_PCI_ACCELERATOR && !mu_node_find_device(tree->node, &pci))
             add_gpu(tree, device, &pci);
     }
 }
@@ -301,8 +301,8 @@ void mu_provider_hwloc(struct muster_topology *node, const struct mu_look *look)
     hwloc_add_memory(&tree);
     hwloc_add_packages(&tree);
     add_gpus(&tree);
-    mu_tree_wires(&tree);
-    mu_tree_shape(&tree);
+    mu_hwloc_tree_wires(&tree);
+    mu_hwloc_tree_shape(&tree);
     if (tree.root != look->tree)
         tree.library->hwloc_topology_destroy(tree.root);
 }

@@ -13,10 +13,10 @@ struct mu_tree {
 };
 
 /* by_hwloc.c: what a PCI device of the tree is. */
-enum mu_pci_kind mu_tree_pci(hwloc_obj_t object, struct mu_pci *ret_pci);
+enum mu_pci_kind mu_hwloc_tree_pci(hwloc_obj_t object, struct mu_pci *ret_pci);
 /* by_hwloc.c: "0-3,8"; "" where the set is empty or has no end. */
-const char *mu_tree_list(const struct mu_tree *tree, hwloc_const_bitmap_t set);
+const char *mu_hwloc_tree_list(const struct mu_tree *tree, hwloc_const_bitmap_t set);
 /* by_hwloc_wires.c: its matrices of NVLinks and XGMI become wires. */
-void mu_tree_wires(const struct mu_tree *tree);
+void mu_hwloc_tree_wires(const struct mu_tree *tree);
 
 #endif

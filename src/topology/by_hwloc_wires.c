@@ -50,7 +50,7 @@ static int32_t matrix_end_of(const struct mu_tree *tree, hwloc_obj_t object)
         object = object->parent;
     if (!object || object->type != HWLOC_OBJ_PCI_DEVICE)
         return MU_WIRE_ELSEWHERE;
-    if (mu_tree_pci(object, &pci) == MU_PCI_SWITCH)
+    if (mu_hwloc_tree_pci(object, &pci) == MU_PCI_SWITCH)
         return MU_WIRE_SWITCH;
     device = mu_node_find_device(tree->node, &pci);
     return device ? mu_node_index(tree->node, device) : MU_WIRE_ELSEWHERE;
@@ -88,7 +88,7 @@ static void read_row(const struct mu_tree *tree, enum muster_link_level level, c
         add_wire(tree, level, from, MU_WIRE_SWITCH, to_switches);
 }
 
-void mu_tree_wires(const struct mu_tree *tree)
+void mu_hwloc_tree_wires(const struct mu_tree *tree)
 {
     static const struct {
         const char *name;

@@ -24,18 +24,18 @@
 #define LIMIT_MS 10000u
 
 /* What the child tells: a device, or words. */
-struct told {
+struct nvml_told {
     int32_t is_device;
     union {
         struct mu_nvml_device device;
         char words[512];
     } u;
 };
-_Static_assert(sizeof(struct told) <= MU_APART_RECORD_MAX, "a record goes through the pipe at once");
+_Static_assert(sizeof(struct nvml_told) <= MU_APART_RECORD_MAX, "a record goes through the pipe at once");
 
 struct answers {
     const char *library;
-    struct told *told; /* devices in NVML's order, parts behind their GPU; words between them */
+    struct nvml_told *told; /* devices in NVML's order, parts behind their GPU; words between them */
     size_t count;
     int failed; /* no memory */
 };
@@ -43,13 +43,13 @@ struct answers {
 #define INFO         "MusterNVML"
 #define TOLD_MAX     (2 * MU_NVML_GPUS_MAX * (MU_NVML_PARTS_MAX + 1))
 #define FORM_FORMAT  "1 %zu %zu " /* the form and what tells builds apart */
-#define FORM_NUMBERS sizeof(struct told), offsetof(struct told, u.device.fabric)
+#define FORM_NUMBERS sizeof(struct nvml_told), offsetof(struct nvml_told, u.device.fabric)
 
 /* ---- in the child ------------------------------------------------------------------------------------------------ */
 
 static void nvml_tell_words(const struct mu_apart_pipe *pipe, uint32_t gpu, const char *words)
 {
-    struct told told = {.is_device = 0};
+    struct nvml_told told = {.is_device = 0};
 
     if (gpu == UINT32_MAX)
         snprintf(told.u.words, sizeof told.u.words, "%s", words);
@@ -61,7 +61,7 @@ static void nvml_tell_words(const struct mu_apart_pipe *pipe, uint32_t gpu, cons
 static void tell_gpu(const struct mu_apart_pipe *pipe, const struct mu_nvml *nvml, uint32_t index)
 {
     static struct mu_nvml_device parts[MU_NVML_PARTS_MAX];
-    static struct told told;
+    static struct nvml_told told;
     nvml_device handle;
     size_t count;
 
@@ -104,7 +104,7 @@ static void text_terminate(char *text, size_t size)
 }
 
 /* Whoever has written it: strings end, counts are in bounds. */
-static void make_sound(struct told *told)
+static void make_sound(struct nvml_told *told)
 {
     struct mu_nvml_device *device = &told->u.device;
 
@@ -127,7 +127,7 @@ static void make_sound(struct told *told)
 static void nvml_take(const void *record, void *arg)
 {
     struct answers *answers = arg;
-    struct told *more =
+    struct nvml_told *more =
         answers->count == TOLD_MAX ? NULL : realloc(answers->told, (answers->count + 1) * sizeof *answers->told);
 
     if (!more) {
@@ -142,9 +142,10 @@ static void nvml_take(const void *record, void *arg)
 /* What went wrong becomes the last answer. */
 static void nvml_ask(struct answers *answers)
 {
-    struct told silence = {.is_device = 0};
+    struct nvml_told silence = {.is_device = 0};
 
-    if (mu_apart(nvml_tell, nvml_take, answers, sizeof(struct told), LIMIT_MS, silence.u.words, sizeof silence.u.words))
+    if (mu_apart(nvml_tell, nvml_take, answers, sizeof(struct nvml_told), LIMIT_MS, silence.u.words,
+                 sizeof silence.u.words))
         nvml_take(&silence, answers);
 }
 
@@ -307,7 +308,7 @@ static void merge_all(struct muster_topology *node, const struct answers *answer
     if (!places || answers->failed)
         node->failed = 1;
     for (size_t i = 0; places && i < answers->count; i++) {
-        const struct told *told = &answers->told[i];
+        const struct nvml_told *told = &answers->told[i];
 
         places[i] = -1;
         if (!told->is_device)
@@ -353,7 +354,7 @@ static int read_back(const char *text, struct answers *answers)
 {
     char form[64];
     size_t len = (size_t)snprintf(form, sizeof form, FORM_FORMAT, FORM_NUMBERS);
-    struct told told;
+    struct nvml_told told;
 
     if (strncmp(text, form, len) != 0 || strlen(text + len) % (2 * sizeof told) != 0)
         return -1;

@@ -289,8 +289,8 @@ enum muster_status mu_giving_deliver(struct mu_exchange *x, size_t len, void **r
 /* Who left before all had theirs will not come; of those who may come again that is not said. */
 static bool has_left(const struct mu_task_record *r)
 {
-    return mu_task_is_over(r) || (r->state == MUSTER_TASK_DISCONNECTED && r->attempt &&
-                                  !(r->flags & (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT)));
+    return mu_cluster_is_over(r) || (r->state == MUSTER_TASK_DISCONNECTED && r->attempt &&
+                                     !(r->flags & (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT)));
 }
 
 enum muster_status mu_giving_look_for_failure(struct mu_exchange *x)
@@ -313,7 +313,7 @@ enum muster_status mu_giving_look_for_failure(struct mu_exchange *x)
             mu_cluster_name(x->seg, i, &x->records[i], name, sizeof name);
             status =
                 mu_fail(MUSTER_UNAVAILABLE, "%s: %s %s", x->what, name,
-                        mu_task_is_over(&x->records[i]) ? mu_cluster_end(&x->records[i], end) : "has left the job");
+                        mu_cluster_is_over(&x->records[i]) ? mu_cluster_end(&x->records[i], end) : "has left the job");
         }
     if (!status)
         x->tasks_version = c.root.version;

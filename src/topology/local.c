@@ -53,7 +53,7 @@ static void fill_2020(Mu__Xla2020__DeviceProto *m, const struct muster_device *d
 }
 
 /* What a local topology is made of: places in the node, and arrays for as many devices of either form. */
-struct making {
+struct message_making {
     const struct muster_topology *topology;
     const struct muster_local *local;
     size_t count;
@@ -63,13 +63,13 @@ struct making {
     size_t num_networks;
 };
 
-static const struct muster_device *device_at(const struct making *k, size_t i)
+static const struct muster_device *device_at(const struct message_making *k, size_t i)
 {
     return muster_topology_device(k->topology, k->local->devices ? k->local->devices[i] : i);
 }
 
 /* "a,b,c"; as XLA splits it, so that "a,,b" are three. */
-static enum muster_status split_networks(struct making *k)
+static enum muster_status split_networks(struct message_making *k)
 {
     const char *at = k->local->network_nodes;
 
@@ -89,7 +89,7 @@ static enum muster_status split_networks(struct making *k)
     return MUSTER_OK;
 }
 
-static enum muster_status message_prepare(struct making *k, size_t size)
+static enum muster_status message_prepare(struct message_making *k, size_t size)
 {
     k->count = k->local->devices ? k->local->num_devices : muster_topology_num_devices(k->topology);
     if (k->count > INT32_MAX)
@@ -116,7 +116,7 @@ static enum muster_status message_pack(const ProtobufCMessage *message, void **r
     return mu_message_pack(message, ret_bytes, ret_size);
 }
 
-static enum muster_status make_xla(struct making *k, void **ret_bytes, size_t *ret_size)
+static enum muster_status make_xla(struct message_making *k, void **ret_bytes, size_t *ret_size)
 {
     Mu__Xla__LocalTopologyProto m;
     const char *boot_id = k->local->boot_id ? k->local->boot_id : muster_topology_boot_id(k->topology);
@@ -140,7 +140,7 @@ static enum muster_status make_xla(struct making *k, void **ret_bytes, size_t *r
     return message_pack(&m.base, ret_bytes, ret_size);
 }
 
-static enum muster_status make_2020(struct making *k, void **ret_bytes, size_t *ret_size)
+static enum muster_status make_2020(struct message_making *k, void **ret_bytes, size_t *ret_size)
 {
     Mu__Xla2020__LocalTopologyProto m;
     enum muster_status status = message_prepare(k, sizeof(Mu__Xla2020__DeviceProto));
@@ -159,7 +159,7 @@ static enum muster_status make_2020(struct making *k, void **ret_bytes, size_t *
 enum muster_status muster_topology_local(const struct muster_topology *topology, const struct muster_local *local,
                                          enum muster_topology_form form, void **ret_bytes, size_t *ret_size)
 {
-    struct making k = {.topology = topology, .local = local};
+    struct message_making k = {.topology = topology, .local = local};
     enum muster_status status;
 
     if (!topology || !local)

@@ -105,7 +105,7 @@ static int32_t box_add_processors(const struct mu_tree *tree, enum mu_box_kind k
     if (at < 0)
         return -1;
     box = &tree->node->shape.boxes[at];
-    box->cpus = mu_tree_list(tree, object->cpuset);
+    box->cpus = mu_hwloc_tree_list(tree, object->cpuset);
     box->number = object->logical_index <= INT32_MAX ? (int32_t)object->logical_index : -1;
     if (kind == MU_BOX_L3)
         box->bytes = object->attr->cache.size;
@@ -181,7 +181,7 @@ static int32_t add_bridge(const struct mu_tree *tree, hwloc_obj_t object, int32_
 static void add_pci(const struct mu_tree *tree, hwloc_obj_t object, int32_t around)
 {
     struct mu_pci pci;
-    enum mu_pci_kind kind = mu_tree_pci(object, &pci);
+    enum mu_pci_kind kind = mu_hwloc_tree_pci(object, &pci);
     char address[24];
     int32_t at;
 
@@ -224,7 +224,7 @@ static void tree_walk(const struct mu_tree *tree, hwloc_obj_t object, int32_t ar
     walk_all(tree, object->io_first_child, inner, depth);
 }
 
-void mu_tree_shape(const struct mu_tree *tree)
+void mu_hwloc_tree_shape(const struct mu_tree *tree)
 {
     tree_walk(tree, tree->library->hwloc_get_obj_by_depth(tree->root, 0, 0), -1, 0);
 }

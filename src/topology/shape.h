@@ -47,7 +47,7 @@ int mu_topology_is_switched(const struct muster_topology *topology, size_t devic
 struct mu_tree;
 
 /* The boxes of hwloc's tree, while it is there. */
-void mu_tree_shape(const struct mu_tree *tree);
+void mu_hwloc_tree_shape(const struct mu_tree *tree);
 /* When the devices are known, and have their order: they get their boxes, and what leads to none goes. */
 void mu_shape_finish(struct muster_topology *node);
 

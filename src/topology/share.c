@@ -175,7 +175,7 @@ static int write_all(const struct mu_hwloc *hwloc, int fd, hwloc_topology_t topo
     head.image_length = (length + page - 1) / page * page;
     head.size = head.image + head.image_length;
     head.address = find_address(head.image_length);
-    if (!head.address || !mu_file_may_have(head.size) || ftruncate(fd, 0) ||
+    if (!head.address || !mu_process_may_have(head.size) || ftruncate(fd, 0) ||
         pwrite(fd, xml, head.xml_length, (off_t)head.xml) != xml_length ||
         pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
         return -1;

@@ -19,7 +19,7 @@ enum {
     INDEX_DIGITS = 7, /* of a processor or a memory node: sets have a bit for each below, too */
 };
 
-struct name {
+struct xml_name {
     const char *text;
     size_t length;
 };
@@ -105,9 +105,9 @@ static const char *skip_attribute(const char *at, struct tag *tag)
 }
 
 /* Behind an element's first tag, which opens names[*depth] or is whole. */
-static const char *skip_start(const char *at, struct name *names, size_t *depth, int may_lack)
+static const char *skip_start(const char *at, struct xml_name *names, size_t *depth, int may_lack)
 {
-    struct name name = {.text = at + 1, .length = strspn(at + 1, NAME)};
+    struct xml_name name = {.text = at + 1, .length = strspn(at + 1, NAME)};
     struct tag tag = {.sets = 0};
 
     if (name.length == 0)
@@ -129,9 +129,9 @@ static const char *skip_start(const char *at, struct name *names, size_t *depth,
     return at + 1;
 }
 
-static const char *skip_end(const char *at, const struct name *names, size_t *depth)
+static const char *skip_end(const char *at, const struct xml_name *names, size_t *depth)
 {
-    const struct name *name;
+    const struct xml_name *name;
 
     if (*depth == 0)
         return NULL;
@@ -146,7 +146,7 @@ static const char *skip_end(const char *at, const struct name *names, size_t *de
 /* NULL: all is well. */
 static const char *find_fault(const char *text, const char **ret_at)
 {
-    struct name names[DEPTH_MAX];
+    struct xml_name names[DEPTH_MAX];
     const char *at = skip_prolog(text), *next;
     int may_lack = !strstr(text, "<topology version="); /* hwloc 1 wrote fewer */
     size_t depth = 0;

@@ -302,11 +302,11 @@ static void *run(void *arg)
 
 static void begin(struct agent *a)
 {
-    struct mu_wire wire = {.arg = a,
-                           .send = wire_send,
-                           .drop = wire_drop,
-                           .send_slice = wire_send_slice,
-                           .path = a->h->shortcuts ? wire_path : NULL};
+    struct mu_core_wire wire = {.arg = a,
+                                .send = wire_send,
+                                .drop = wire_drop,
+                                .send_slice = wire_send_slice,
+                                .path = a->h->shortcuts ? wire_path : NULL};
 
     a->m = test_join(a->name, -1, 0);
     if (!a->m)

@@ -392,7 +392,7 @@ static void *run_side(void *arg)
     if (!s->status)
         s->status = make_segment(s);
     if (!s->status)
-        s->status = mu_join_open(s->mine.segment, &s->m);
+        s->status = mu_task_join_open(s->mine.segment, &s->m);
     if (!s->status)
         s->status = mu_bridge_start(s->bridge, s->m);
     if (s->status) {

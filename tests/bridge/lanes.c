@@ -183,9 +183,9 @@ struct left left_at_leader(struct hosts *h, uint32_t host)
     struct left left = {0};
 
     assert_non_null(core);
-    left.open = mu_host_calls(core, host)->open;
-    left.unsettled = mu_host_calls(core, host)->unsettled;
-    left.waiters = mu_barrier_ops_of(core)->num_waiters;
+    left.open = mu_calls_of_host(core, host)->open;
+    left.unsettled = mu_calls_of_host(core, host)->unsettled;
+    left.waiters = mu_pending_ops_of(core)->num_waiters;
     hosts_unlock(h, 0);
     return left;
 }

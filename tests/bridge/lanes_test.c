@@ -266,7 +266,7 @@ static void question_meet(struct question *q, struct muster *m, const char *id, 
 
     question_add(q, "", 0);
     mu_pack_reset(&q->call.request);
-    mu_call_pack(&q->call.request, id, &call);
+    mu_barrier_call_pack(&q->call.request, id, &call);
     assert_int_equal(mu_cluster_task(m->seg, (uint32_t)m->task_id, &r, NULL, &cluster), 0);
     q->call.op = op;
     q->call.task = (uint32_t)m->task_id + 1;

@@ -90,7 +90,7 @@ static void expect_0_lost(uint32_t at)
             expect(at, (int32_t)task, MUSTER_TASK_ERROR, LOST_0);
     expect(at, (int32_t)at, MUSTER_TASK_CONNECTED, "");
     assert_int_equal(host_state(at, 0), MU_HOST_LOST);
-    assert_int_equal(mu_bridge_state(eyes[at]->seg), MU_BRIDGE_LOST);
+    assert_int_equal(mu_host_bridge_state(eyes[at]->seg), MU_BRIDGE_LOST);
 }
 
 TEST(a_host_that_is_cut_off_for_the_timeout_is_lost_to_all)

@@ -76,11 +76,11 @@ static bool connect_task(struct mu_task_change *change)
 /* An agent, to which all hosts have come. */
 static void start(void)
 {
-    static const struct mu_wire wire = {.send = wire_send, .drop = wire_drop};
+    static const struct mu_core_wire wire = {.send = wire_send, .drop = wire_drop};
 
     memset(&w.core, 0, sizeof w.core);
     w.core.timeout = UINT64_MAX / 2;
-    assert_ok(mu_join_open(w.seg, &w.m));
+    assert_ok(mu_task_join_open(w.seg, &w.m));
     assert_ok(mu_core_init(&w.core, &mu_bridge_tables, w.m, &wire, mu_now()));
     for (uint32_t h = 1; h < w.hosts; h++)
         mu_core_up(&w.core, h, mu_now());
@@ -165,7 +165,7 @@ static void call(uint32_t task, enum mu_op op, const char *id, uint64_t number, 
     struct mu_pack p = {0};
 
     begin_call(&p, task, op, number, resent);
-    mu_call_pack(&p, id, &c);
+    mu_barrier_call_pack(&p, id, &c);
     send_call(&p, task);
 }
 
@@ -342,7 +342,7 @@ TEST(long_lists_arrive_before_they_are_many)
         struct mu_pack p = {0};
 
         begin_call(&p, i, MU_OP_BARRIER_WAIT, 1, false);
-        mu_call_pack(&p, "b", &c);
+        mu_barrier_call_pack(&p, "b", &c);
         send_call(&p, i);
     }
     turns();

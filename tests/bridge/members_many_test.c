@@ -56,12 +56,12 @@ static int setup(void)
     const struct mu_hosts_config hosts = {.num_hosts = HOSTS, .num_tasks = tasks, .run_id = {7, 8}};
     const struct muster_segment_config config = {
         .num_tasks = TASKS, .num_slots = 16, .num_buckets = 64, .num_events = 16, .heap_bytes = 4 << 20};
-    const struct mu_wire wire = {.send = count, .drop = drop};
+    const struct mu_core_wire wire = {.send = count, .drop = drop};
 
     for (uint32_t i = 0; i < HOSTS; i++)
         tasks[i] = EACH;
     test_name(job.name, "many");
-    if (mu_segment_create_hosts(job.name, &config, &hosts, true, &job.segment) || mu_join_open(job.segment, &m))
+    if (mu_segment_create_hosts(job.name, &config, &hosts, true, &job.segment) || mu_task_join_open(job.segment, &m))
         return -1;
     now = mu_now();
     core.timeout = 10000000000u;

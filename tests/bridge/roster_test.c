@@ -73,11 +73,11 @@ static int setup(void)
     const struct mu_hosts_config hosts = {.num_hosts = HOSTS, .num_tasks = tasks, .run_id = {7, 8}};
     const struct muster_segment_config config = {
         .num_tasks = HOSTS, .num_slots = 16, .num_buckets = 64, .num_events = 16, .heap_bytes = 4 << 20};
-    const struct mu_wire wire = {.send = take, .drop = drop};
+    const struct mu_core_wire wire = {.send = take, .drop = drop};
     char name[16];
 
     test_name(job.name, "roster");
-    if (mu_segment_create_hosts(job.name, &config, &hosts, true, &job.segment) || mu_join_open(job.segment, &m))
+    if (mu_segment_create_hosts(job.name, &config, &hosts, true, &job.segment) || mu_task_join_open(job.segment, &m))
         return -1;
     for (uint32_t i = 0; i < HOSTS; i++) {
         snprintf(name, sizeof name, "node%u", i);

@@ -242,7 +242,7 @@ TEST(a_port_that_cannot_be_breaks_the_connection_with_words)
 
     start(h, &w, pids);
     gang_let_run(h, &w, 0, 2);
-    mu_span_pack(&p, MU_SAY_SHORTCUT, span_of(h, 0));
+    mu_bridge_span_pack(&p, MU_SAY_SHORTCUT, span_of(h, 0));
     hosts_unlock(h, 0);
     mu_pack_u32(&p, 65536);
     mu_pack_u64(&p, 1);

@@ -297,7 +297,7 @@ TEST(what_cannot_be_under_way_is_not_asked_for)
     assert_true(hosts_until(h, both_are_at, &one));
     hosts_settle(h, &random);
     s = mu_groups_of(hosts_lock(h, 1))->first;
-    mu_span_pack(&p, MU_SAY_TRUSTED, s);
+    mu_bridge_span_pack(&p, MU_SAY_TRUSTED, s);
     mu_pack_u64(&p, 1u << 20);
     mu_pack_u32(&p, 0);
     hosts_inject(h, 0, 1, MU_FRAME_GROUP, p.bytes, p.len);

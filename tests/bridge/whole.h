@@ -204,7 +204,7 @@ static int run_met(struct host *h)
     snprintf(mine.name, sizeof mine.name, "%s", task.segment);
     CHECK(mu_segment_create_hosts(task.segment, &config, &hosts, true, &mine.segment) == MUSTER_OK);
     tell_tasks(h, task);
-    CHECK(mu_join_open(mine.segment, &m) == MUSTER_OK);
+    CHECK(mu_task_join_open(mine.segment, &m) == MUSTER_OK);
     CHECK(mu_bridge_start(h->bridge, m) == MUSTER_OK);
     result = reap_tasks(h);
     if (plan->is_apart)
@@ -227,7 +227,7 @@ static int run_resumed(struct host *h, const struct mu_bridge_options *options)
 
     snprintf(mine.name, sizeof mine.name, plan->host ? "%.100s.h%u" : "%.100s", job, plan->host);
     CHECK(mu_segment_open(mine.name, true, &mine.segment) == MUSTER_OK);
-    CHECK(mu_join_open(mine.segment, &m) == MUSTER_OK);
+    CHECK(mu_task_join_open(mine.segment, &m) == MUSTER_OK);
     CHECK(mu_bridge_resume(options, m, &h->bridge) == MUSTER_OK);
     if (plan->host)
         test_gate_pass(plan->gate);

@@ -278,10 +278,10 @@ bool sim_deliver(uint32_t host, bool up)
 void sim_agent_start(uint32_t host)
 {
     struct sim_host *h = &sim.hosts[host];
-    struct mu_wire wire = {.arg = h, .send = wire_send, .drop = wire_drop};
+    struct mu_core_wire wire = {.arg = h, .send = wire_send, .drop = wire_drop};
 
     sim.at = host;
-    if (mu_join_open(h->seg, &h->agent) != MUSTER_OK)
+    if (mu_task_join_open(h->seg, &h->agent) != MUSTER_OK)
         sim_fail("the agent of host %u cannot join: %s", host, muster_last_error());
     memset(&h->core, 0, sizeof h->core);
     h->core.timeout = UINT64_MAX / 4;

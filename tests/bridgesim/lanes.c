@@ -159,7 +159,7 @@ static void check_log(uint32_t host, const char *text)
 void sim_lanes_check(void)
 {
     for (uint32_t i = 1; i < sim.num_hosts; i++) {
-        const struct host_calls *calls = mu_host_calls(&sim.hosts[0].core, i);
+        const struct host_calls *calls = mu_calls_of_host(&sim.hosts[0].core, i);
         char key[16], text[LOG_MAX + 1];
         size_t len = 0;
         enum muster_status status;

@@ -34,7 +34,7 @@ static bool are_up(void *arg)
 {
     (void)arg;
     for (uint32_t i = 1; i < hosts_count(cast_hosts); i++)
-        if (mu_bridge_state(hosts_segment(cast_hosts, i)) != MU_BRIDGE_UP)
+        if (mu_host_bridge_state(hosts_segment(cast_hosts, i)) != MU_BRIDGE_UP)
             return false;
     return true;
 }

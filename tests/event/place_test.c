@@ -29,7 +29,7 @@ static int setup(void)
     test_name(job.name, "h1");
     if (mu_segment_create_hosts(job.name, &config, &hosts, true, &job.segment))
         return -1;
-    return mu_join_open(job.segment, &m) ? -1 : 0;
+    return mu_task_join_open(job.segment, &m) ? -1 : 0;
 }
 
 static int teardown(void)

@@ -102,9 +102,9 @@ static uint32_t asker_of(uint32_t slot)
 /* ---- what is noted ---- */
 
 enum muster_status __real_mu_core_init(struct mu_core *core, const struct mu_core_tables *tables, struct muster *m,
-                                       const struct mu_wire *wire, uint64_t now);
+                                       const struct mu_core_wire *wire, uint64_t now);
 enum muster_status __wrap_mu_core_init(struct mu_core *core, const struct mu_core_tables *tables, struct muster *m,
-                                       const struct mu_wire *wire, uint64_t now);
+                                       const struct mu_core_wire *wire, uint64_t now);
 void __real_mu_core_up(struct mu_core *core, uint32_t host, uint64_t now);
 void __wrap_mu_core_up(struct mu_core *core, uint32_t host, uint64_t now);
 void __real_mu_core_down(struct mu_core *core, uint32_t host, const char *why, uint64_t now);
@@ -133,7 +133,7 @@ int __real_mu_frame_read(struct mu_frame_reader *r, const uint8_t **at, size_t *
 int __wrap_mu_frame_read(struct mu_frame_reader *r, const uint8_t **at, size_t *left, struct mu_message *m);
 
 enum muster_status __wrap_mu_core_init(struct mu_core *core, const struct mu_core_tables *tables, struct muster *m,
-                                       const struct mu_wire *wire, uint64_t now)
+                                       const struct mu_core_wire *wire, uint64_t now)
 {
     enum muster_status status = __real_mu_core_init(core, tables, m, wire, now);
     const uint8_t first = (uint8_t)(core->host | (core->latency ? SESSION_LATENCY : 0)),

@@ -405,14 +405,14 @@ static void begin(struct world *w, uint32_t host)
     const struct mu_hosts_config hosts = {.num_hosts = HOSTS, .host = host, .num_tasks = tasks, .run_id = {1, 2}};
     const struct muster_segment_config config = {
         .num_tasks = TASKS, .num_slots = 8, .num_buckets = 16, .num_events = 8, .heap_bytes = 2u << 20, .memfd = 1};
-    const struct mu_wire wire = {.arg = w, .send = wire_send, .drop = wire_drop, .path = wire_path};
+    const struct mu_core_wire wire = {.arg = w, .send = wire_send, .drop = wire_drop, .path = wire_path};
 
-    if (mu_segment_create_hosts("session", &config, &hosts, true, &w->seg) || mu_join_open(w->seg, &w->agent))
+    if (mu_segment_create_hosts("session", &config, &hosts, true, &w->seg) || mu_task_join_open(w->seg, &w->agent))
         die("a segment for the session");
     for (uint32_t i = 0; i < SESSION_ASKERS; i++) {
         struct mu_ctx *ctx;
 
-        if (mu_join_open(w->seg, &w->askers[i]) || mu_enter(w->askers[i], &ctx))
+        if (mu_task_join_open(w->seg, &w->askers[i]) || mu_enter(w->askers[i], &ctx))
             die("a task of the session");
         w->slots[i] = ctx->slot;
         mu_exit(ctx);

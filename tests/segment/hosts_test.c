@@ -31,7 +31,7 @@ static int setup(void)
     test_name(job.name, "h2");
     if (mu_segment_create_hosts(job.name, &config, &hosts, true, &job.segment))
         return -1;
-    return mu_join_open(job.segment, &agent) ? -1 : 0;
+    return mu_task_join_open(job.segment, &agent) ? -1 : 0;
 }
 
 static int teardown(void)
@@ -45,7 +45,7 @@ static void say(enum mu_bridge_state state)
     struct mu_ctx *ctx;
 
     assert_ok(mu_enter(agent, &ctx));
-    mu_bridge_say(ctx, state);
+    mu_host_bridge_say(ctx, state);
     mu_exit(ctx);
 }
 

@@ -78,7 +78,7 @@ TEST(the_creator_joins_like_anybody)
     struct test_job job = new_job();
     struct muster *m;
 
-    assert_int_equal(mu_join_open(job.segment, &m), MUSTER_OK);
+    assert_int_equal(mu_task_join_open(job.segment, &m), MUSTER_OK);
     assert_true(mu_segment_is_committed(job.segment));
     assert_int_equal(muster_leave(m), MUSTER_OK);
     assert_int_equal(test_job_end(&job), 0);

@@ -31,7 +31,7 @@ static void arrive(const char *id, uint32_t task, uint64_t counter, struct mu_ca
                           .untold = MU_CALLS_NONE};
     assert_int_equal(mu_enter(stage_observer, &ctx), MUSTER_OK);
     assert_int_equal(mu_named_begin(&n, muster_segment_of(stage_observer), ctx, id), MUSTER_OK);
-    assert_int_equal(mu_call_take_list(c, &n, NULL, 0), MUSTER_OK);
+    assert_int_equal(mu_barrier_call_take_list(c, &n, NULL, 0), MUSTER_OK);
     assert_int_equal(mu_named_arrive(&n, &only, 1), MUSTER_OK);
     mu_named_done(&n);
     mu_exit(ctx);
@@ -51,7 +51,7 @@ STAGE_TEST(a_barrier_waits_for_a_guest_and_fails_when_it_is_lost)
     assert_false(c.waiting);
     assert_int_equal(c.result, MUSTER_OK);
     assert_status(stage_hear(0), MUSTER_OK);
-    mu_call_done(&c);
+    mu_barrier_call_done(&c);
     tell_barrier(0, "b", 1);
     stage_until_waiting(0, "barrier b::1");
     guest_is_lost(1, 1, "its connection was reset by its peer");
@@ -71,7 +71,7 @@ STAGE_TEST(a_guest_that_comes_again_has_not_arrived)
     assert_int_equal(guest_comes_as(1, 1, MUSTER_JOIN_RECOVERABLE), MUSTER_OK);
     arrive("b", 1, 0, &c);
     assert_true(c.waiting);
-    mu_call_done(&c);
+    mu_barrier_call_done(&c);
     assert_int_equal(guest_comes_as(1, 2, MUSTER_JOIN_RECOVERABLE), MUSTER_OK);
     tell_barrier(0, "b", 0);
     stage_until_waiting(0, "barrier b");
@@ -80,7 +80,7 @@ STAGE_TEST(a_guest_that_comes_again_has_not_arrived)
     assert_false(c.waiting);
     assert_int_equal(c.result, MUSTER_OK);
     assert_status(stage_hear(0), MUSTER_OK);
-    mu_call_done(&c);
+    mu_barrier_call_done(&c);
     assert_int_equal(guest_goes(1), MUSTER_OK);
     stage_close();
 }

@@ -35,7 +35,7 @@ static int setup(void)
         return -1;
     mu_host_set_name(job.segment, 0, "ada");
     mu_host_set_name(job.segment, 1, "bob");
-    return mu_join_open(job.segment, &agent) ? -1 : 0;
+    return mu_task_join_open(job.segment, &agent) ? -1 : 0;
 }
 
 static int teardown(void)

@@ -146,10 +146,10 @@ WIRE_TEST(whose_a_socket_was_that_is_closed)
         _exit(come_and_go(&own));
     assert_int_equal(waitpid(child, &status, 0), child);
     fd = accept(listener, (struct sockaddr *)&peer, &size);
-    is_told = mu_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user);
+    is_told = mu_rpc_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         assert_true(is_told ? user == 65534 : user_now(&peer, &own) == 0);
-        is_told = mu_peer_user(&none, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user);
+        is_told = mu_rpc_peer_user(&none, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user);
         assert_true(is_told ? user == 65534 : user_now(&peer, &own) == 0);
     }
     mu_peers_close(&peers);
@@ -184,15 +184,15 @@ WIRE_TEST(a_table_that_is_kept_is_read_anew)
     peers.table = fopen(path, "re");
     assert_non_null(peers.table);
     peer.sin_port = htons(4096);
-    assert_true(mu_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_true(mu_rpc_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
     assert_int_equal(user, 1000);
     write_table(path, 4096, 1001);
-    assert_true(mu_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_true(mu_rpc_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
     assert_int_equal(user, 1001);
     write_table(path, 8192, 1002);
-    assert_false(mu_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_false(mu_rpc_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
     peer.sin_port = htons(8192);
-    assert_true(mu_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_true(mu_rpc_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
     assert_int_equal(user, 1002);
     mu_peers_close(&peers);
     unlink(path);

@@ -10,18 +10,18 @@
 #include <string.h>
 #include <strings.h>
 
-struct text {
+struct http_text {
     const char *at;
     size_t len;
 };
 
-static int text_equals(struct text text, const char *word)
+static int text_equals(struct http_text text, const char *word)
 {
     return text.len == strlen(word) && strncasecmp(text.at, word, text.len) == 0;
 }
 
 /* token of RFC 9110 */
-static int is_token(struct text text)
+static int is_token(struct http_text text)
 {
     static const char marks[] = "!#$%&'*+-.^_`|~";
 
@@ -36,20 +36,20 @@ static int is_token(struct text text)
 }
 
 /* The next line without its end, and *at behind it. 0 when it is not complete. */
-static int next_line(const char *data, size_t len, size_t *at, struct text *ret_line)
+static int next_line(const char *data, size_t len, size_t *at, struct http_text *ret_line)
 {
     const char *end = *at < len ? memchr(data + *at, '\n', len - *at) : NULL;
 
     if (!end)
         return 0;
-    *ret_line = (struct text){data + *at, (size_t)(end - data) - *at};
+    *ret_line = (struct http_text){data + *at, (size_t)(end - data) - *at};
     *at += ret_line->len + 1;
     if (ret_line->len > 0 && ret_line->at[ret_line->len - 1] == '\r')
         ret_line->len--;
     return 1;
 }
 
-static int text_copy(struct text text, char *buffer, size_t size)
+static int text_copy(struct http_text text, char *buffer, size_t size)
 {
     if (text.len >= size)
         return -1;
@@ -59,13 +59,14 @@ static int text_copy(struct text text, char *buffer, size_t size)
 }
 
 /* "/path?query", "http://host/path", "*" */
-static int take_target(struct text target, struct mu_http_request *request)
+static int take_target(struct http_text target, struct mu_http_request *request)
 {
     const char *slash, *end;
 
     if (target.len > 7 && strncasecmp(target.at, "http://", 7) == 0) {
         slash = memchr(target.at + 7, '/', target.len - 7);
-        target = slash ? (struct text){slash, target.len - (size_t)(slash - target.at)} : (struct text){"/", 1};
+        target =
+            slash ? (struct http_text){slash, target.len - (size_t)(slash - target.at)} : (struct http_text){"/", 1};
     }
     if (target.len == 0 || (target.at[0] != '/' && !text_equals(target, "*")))
         return -400;
@@ -75,17 +76,17 @@ static int take_target(struct text target, struct mu_http_request *request)
     return text_copy(target, request->path, sizeof request->path) ? -414 : 0;
 }
 
-static int take_request_line(struct text line, struct mu_http_request *request)
+static int take_request_line(struct http_text line, struct mu_http_request *request)
 {
     const char *first = memchr(line.at, ' ', line.len), *last = memrchr(line.at, ' ', line.len);
-    struct text method, target, version;
+    struct http_text method, target, version;
     int code;
 
     if (!first || first == last)
         return -400;
-    method = (struct text){line.at, (size_t)(first - line.at)};
-    target = (struct text){first + 1, (size_t)(last - first) - 1};
-    version = (struct text){last + 1, line.len - (size_t)(last - line.at) - 1};
+    method = (struct http_text){line.at, (size_t)(first - line.at)};
+    target = (struct http_text){first + 1, (size_t)(last - first) - 1};
+    version = (struct http_text){last + 1, line.len - (size_t)(last - line.at) - 1};
     if (!is_token(method) || memchr(target.at, ' ', target.len) ||
         text_copy(method, request->method, sizeof request->method))
         return -400;
@@ -103,11 +104,11 @@ static int take_request_line(struct text line, struct mu_http_request *request)
 }
 
 /* "keep-alive, x": the last word that means something to us counts. */
-static void take_connection(struct text value, struct mu_http_request *request)
+static void take_connection(struct http_text value, struct mu_http_request *request)
 {
     while (value.len > 0) {
         const char *comma = memchr(value.at, ',', value.len);
-        struct text word = {value.at, comma ? (size_t)(comma - value.at) : value.len};
+        struct http_text word = {value.at, comma ? (size_t)(comma - value.at) : value.len};
 
         value.at += word.len + (comma != NULL);
         value.len -= word.len + (comma != NULL);
@@ -122,21 +123,21 @@ static void take_connection(struct text value, struct mu_http_request *request)
     }
 }
 
-struct seen {
+struct http_seen {
     unsigned headers, hosts, lengths;
 };
 
-static int take_header(struct text line, struct mu_http_request *request, struct seen *seen)
+static int take_header(struct http_text line, struct mu_http_request *request, struct http_seen *seen)
 {
     const char *colon = memchr(line.at, ':', line.len);
-    struct text name, value;
+    struct http_text name, value;
 
     if (++seen->headers > MU_HTTP_HEADERS_MAX)
         return -431;
     if (!colon)
         return -400;
-    name = (struct text){line.at, (size_t)(colon - line.at)};
-    value = (struct text){colon + 1, line.len - name.len - 1};
+    name = (struct http_text){line.at, (size_t)(colon - line.at)};
+    value = (struct http_text){colon + 1, line.len - name.len - 1};
     if (!is_token(name)) /* so a folded line, or a space before the colon, is none either */
         return -400;
     for (; value.len > 0 && (*value.at == ' ' || *value.at == '\t'); value.len--)
@@ -179,8 +180,8 @@ static int is_strange(const char *data, size_t len)
 long mu_http_parse(const char *data, size_t len, struct mu_http_request *ret_request)
 {
     size_t at = 0, within = len < MU_HTTP_HEAD_MAX ? len : MU_HTTP_HEAD_MAX;
-    struct seen seen = {0, 0, 0};
-    struct text line;
+    struct http_seen seen = {0, 0, 0};
+    struct http_text line;
     int code;
 
     memset(ret_request, 0, sizeof *ret_request);

@@ -25,7 +25,7 @@
 
 #define PIECE_MAX 512 /* bytes that one text_put() may add */
 
-struct beat {
+struct metrics_beat {
     uint64_t counter, incarnation, changed_ns;
 };
 
@@ -35,12 +35,12 @@ struct mu_metrics_view {
     struct mu_tcpstore *store;           /* likewise */
     struct mu_metrics_launcher launcher; /* .lives NULL: there is none */
     uint32_t num_tasks;
-    struct beat *beats;
+    struct metrics_beat *beats;
     struct muster_task_info *infos;
     size_t count; /* of infos */
 };
 
-struct text {
+struct metrics_text {
     char *data;
     size_t len, size;
     int failed;
@@ -48,7 +48,7 @@ struct text {
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-static void text_reserve(struct text *text, size_t more)
+static void text_reserve(struct metrics_text *text, size_t more)
 {
     size_t size = text->size ? text->size : 16384;
     char *data;
@@ -66,8 +66,8 @@ static void text_reserve(struct text *text, size_t more)
     text->size = size;
 }
 
-static void text_put(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void text_put(struct text *text, const char *format, ...)
+static void text_put(struct metrics_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void text_put(struct metrics_text *text, const char *format, ...)
 {
     va_list args;
     int n;
@@ -85,7 +85,7 @@ static void text_put(struct text *text, const char *format, ...)
 }
 
 /* As a label's value: backslash, quote and newline escaped; what is not printable ASCII becomes '?'. */
-static void put_label(struct text *text, const char *value)
+static void put_label(struct metrics_text *text, const char *value)
 {
     for (; *value; value++) {
         if (*value == '\\' || *value == '"')
@@ -97,24 +97,24 @@ static void put_label(struct text *text, const char *value)
     }
 }
 
-static void metric_head(struct text *text, const char *name, const char *type, const char *help)
+static void metric_head(struct metrics_text *text, const char *name, const char *type, const char *help)
 {
     text_put(text, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void metric_counter(struct text *text, const char *name, const char *help, uint64_t value)
+static void metric_counter(struct metrics_text *text, const char *name, const char *help, uint64_t value)
 {
     metric_head(text, name, "counter", help);
     text_put(text, "%s %" PRIu64 "\n", name, value);
 }
 
-static void metric_seconds(struct text *text, const char *name, const char *help, uint64_t ns)
+static void metric_seconds(struct metrics_text *text, const char *name, const char *help, uint64_t ns)
 {
     metric_head(text, name, "counter", help);
     text_put(text, "%s %.9f\n", name, (double)ns / 1e9);
 }
 
-static void metric_gauge(struct text *text, const char *name, const char *help, uint64_t value)
+static void metric_gauge(struct metrics_text *text, const char *name, const char *help, uint64_t value)
 {
     metric_head(text, name, "gauge", help);
     text_put(text, "%s %" PRIu64 "\n", name, value);
@@ -174,16 +174,16 @@ void mu_metrics_look(struct mu_metrics_view *view)
         view->count = view->num_tasks;
     for (size_t i = 0; i < view->count; i++) {
         const struct muster_task_info *info = &view->infos[i];
-        struct beat *beat = &view->beats[i];
+        struct metrics_beat *beat = &view->beats[i];
 
         if (beat->changed_ns == 0 || beat->counter != info->heartbeats || beat->incarnation != info->incarnation)
-            *beat = (struct beat){info->heartbeats, info->incarnation, now};
+            *beat = (struct metrics_beat){info->heartbeats, info->incarnation, now};
     }
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
-static void put_states(struct text *text, const struct mu_metrics_view *view)
+static void put_states(struct metrics_text *text, const struct mu_metrics_view *view)
 {
     static const char *const names[] = {[MUSTER_TASK_DISCONNECTED] = "disconnected",
                                         [MUSTER_TASK_CONNECTED] = "connected",
@@ -198,7 +198,7 @@ static void put_states(struct text *text, const struct mu_metrics_view *view)
         text_put(text, "muster_tasks{state=\"%s\"} %" PRIu64 "\n", names[i], counts[i]);
 }
 
-static void put_each_task(struct text *text, const struct mu_metrics_view *view, uint64_t now)
+static void put_each_task(struct metrics_text *text, const struct mu_metrics_view *view, uint64_t now)
 {
     const struct muster_task_info *info = view->infos, *end = view->infos + view->count;
     const struct mu_metrics_launcher *launcher = &view->launcher;
@@ -245,7 +245,7 @@ static void put_each_task(struct text *text, const struct mu_metrics_view *view,
 
 /* ---- hosts ------------------------------------------------------------------------------------------------------- */
 
-static void put_host(struct text *text, const char *name, const struct mu_host_view *view, const char *more)
+static void put_host(struct metrics_text *text, const char *name, const struct mu_host_view *view, const char *more)
 {
     text_put(text, "%s{index=\"%u\",host=\"", name, view->host);
     put_label(text, view->name);
@@ -253,7 +253,7 @@ static void put_host(struct text *text, const char *name, const struct mu_host_v
 }
 
 /* Of a job of several hosts, as this one knows them. */
-static void put_hosts(struct text *text, const struct muster_segment *seg)
+static void put_hosts(struct metrics_text *text, const struct muster_segment *seg)
 {
     static const struct {
         const char *name, *help, *in, *out;
@@ -312,7 +312,7 @@ static void put_hosts(struct text *text, const struct muster_segment *seg)
 
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
-static void put_barrier_waits(struct text *text, const struct muster_stats *stats)
+static void put_barrier_waits(struct metrics_text *text, const struct muster_stats *stats)
 {
     static const char name[] = "muster_barrier_wait_seconds";
     uint64_t below = 0;
@@ -327,7 +327,7 @@ static void put_barrier_waits(struct text *text, const struct muster_stats *stat
     text_put(text, "%s_sum %.9f\n%s_count %" PRIu64 "\n", name, (double)stats->barrier_wait_ns / 1e9, name, below);
 }
 
-static void put_stats(struct text *text, const struct muster_stats *stats)
+static void put_stats(struct metrics_text *text, const struct muster_stats *stats)
 {
     metric_counter(text, "muster_named_barriers_total", "Calls at named barriers that passed.", stats->named_barriers);
     metric_counter(text, "muster_group_barriers_total", "Barriers and collectives of groups that passed.",
@@ -343,7 +343,7 @@ static void put_stats(struct text *text, const struct muster_stats *stats)
     metric_counter(text, "muster_burials_total", "Dead threads whose slots were cleaned up.", stats->burials);
 }
 
-static void put_segment(struct text *text, const struct muster_segment_info *info)
+static void put_segment(struct metrics_text *text, const struct muster_segment_info *info)
 {
     metric_gauge(text, "muster_segment_size_bytes", "Address space of the segment.", info->size_bytes);
     metric_gauge(text, "muster_segment_committed_bytes", "Memory that the segment really takes.",
@@ -355,7 +355,8 @@ static void put_segment(struct text *text, const struct muster_segment_info *inf
     text_put(text, "muster_segment_created_timestamp_seconds %.3f\n", (double)info->created_unix_ns / 1e9);
 }
 
-static void put_job(struct text *text, const struct mu_metrics_view *view, const struct muster_segment_info *info)
+static void put_job(struct metrics_text *text, const struct mu_metrics_view *view,
+                    const struct muster_segment_info *info)
 {
     metric_head(text, "muster_info", "gauge", "The job and the version of muster that serves this; always 1.");
     text_put(text, "muster_info{muster_job=\"");
@@ -369,7 +370,7 @@ static void put_call(void *arg, const char *method, const char *code, uint64_t c
     text_put(arg, "muster_grpc_calls_total{method=\"%s\",code=\"%s\"} %" PRIu64 "\n", method, code, count);
 }
 
-static void put_service(struct text *text, const struct mu_service *service)
+static void put_service(struct metrics_text *text, const struct mu_service *service)
 {
     struct mu_service_stats stats;
 
@@ -381,7 +382,7 @@ static void put_service(struct text *text, const struct mu_service *service)
     mu_service_calls(service, put_call, text);
 }
 
-static void put_store(struct text *text, const struct mu_tcpstore *store)
+static void put_store(struct metrics_text *text, const struct mu_tcpstore *store)
 {
     struct mu_tcpstore_stats stats;
 
@@ -401,7 +402,7 @@ char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t 
 {
     struct muster_segment_info info;
     struct muster_stats stats;
-    struct text text = {.data = NULL};
+    struct metrics_text text = {.data = NULL};
 
     *ret_why = "the segment cannot be read";
     if (muster_segment_info(muster_segment_of(view->muster), &info) != MUSTER_OK ||

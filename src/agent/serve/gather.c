@@ -30,7 +30,7 @@ struct round {
     struct round *next;
     uint32_t num_parts, num_here;
     uint32_t *hosts;
-    struct part {
+    struct gather_part {
         uint8_t *bytes;
         size_t len;
         bool here;
@@ -157,7 +157,7 @@ static void answer_round(struct mu_gathers *g, struct round *round)
 
 /* ---- host 0 puts them together ---- */
 
-static struct part *part_of(struct round *round, uint32_t host)
+static struct gather_part *part_of(struct round *round, uint32_t host)
 {
     for (uint32_t i = 0; i < round->num_parts; i++)
         if (round->hosts[i] == host)
@@ -169,7 +169,7 @@ static struct part *part_of(struct round *round, uint32_t host)
 static struct round *find_round(struct mu_gathers *g, const char *name, uint32_t host)
 {
     for (struct round *round = g->rounds; round; round = round->next) {
-        const struct part *part = strcmp(round->name, name) == 0 ? part_of(round, host) : NULL;
+        const struct gather_part *part = strcmp(round->name, name) == 0 ? part_of(round, host) : NULL;
 
         if (part && !part->here)
             return round;
@@ -180,7 +180,7 @@ static struct round *find_round(struct mu_gathers *g, const char *name, uint32_t
 static struct round *find_any(struct mu_gathers *g, uint32_t host)
 {
     for (struct round *round = g->rounds; round; round = round->next) {
-        const struct part *part = part_of(round, host);
+        const struct gather_part *part = part_of(round, host);
 
         if (part && !part->here)
             return round;
@@ -229,7 +229,7 @@ static void take_part(struct mu_gathers *g, uint32_t host, const char *name, con
                       const void *bytes, size_t len)
 {
     struct round *round = find_round(g, name, host);
-    struct part *part;
+    struct gather_part *part;
 
     if (!round && g->num_rounds < ROUNDS_MAX)
         round = new_round(g, name, hosts, num_hosts);

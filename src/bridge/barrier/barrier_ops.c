@@ -20,10 +20,10 @@
 /* ---- what is kept ---- */
 
 /* Room for the host's slot; NULL: no memory. */
-static struct waiter **waiter_place(struct barrier_ops *s, uint32_t host, uint32_t slot)
+static struct barrier_waiter **waiter_place(struct barrier_ops *s, uint32_t host, uint32_t slot)
 {
     uint32_t n = s->hosts[host].count ? s->hosts[host].count : 16;
-    struct waiter **more;
+    struct barrier_waiter **more;
 
     if (slot < s->hosts[host].count)
         return &s->hosts[host].slots[slot];
@@ -39,19 +39,19 @@ static struct waiter **waiter_place(struct barrier_ops *s, uint32_t host, uint32
 }
 
 /* It is out. */
-static void waiter_free(struct barrier_ops *s, struct waiter *w)
+static void waiter_free(struct barrier_ops *s, struct barrier_waiter *w)
 {
     if (mu_pending_is_barrier(w->pending.at))
-        mu_call_done(&w->pending.call);
+        mu_barrier_call_done(&w->pending.call);
     s->hosts[w->host].slots[w->slot] = NULL;
     s->num_waiters--;
     free(w);
 }
 
-void mu_barrier_call_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number)
+void mu_pending_call_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number)
 {
-    struct barrier_ops *s = mu_barrier_ops_of(core);
-    struct waiter *w = slot < s->hosts[host].count ? s->hosts[host].slots[slot] : NULL;
+    struct barrier_ops *s = mu_pending_ops_of(core);
+    struct barrier_waiter *w = slot < s->hosts[host].count ? s->hosts[host].slots[slot] : NULL;
 
     if (!w || w->number != number)
         return;
@@ -87,7 +87,7 @@ static void pack_alive(struct mu_pack *body, const struct mu_alive *a)
 static void call_answered(void *arg, struct mu_pending_call *c, const struct mu_pending_answer *a)
 {
     struct barrier_ops *s = arg;
-    struct waiter *w = (struct waiter *)c;
+    struct barrier_waiter *w = (struct barrier_waiter *)c;
     struct mu_pack body = {0};
 
     if (mu_pending_is_barrier(c->at))
@@ -105,7 +105,7 @@ static void call_answered(void *arg, struct mu_pending_call *c, const struct mu_
 static enum mu_readiness call_ready(void *arg, const struct mu_pending_call *c, uint32_t task)
 {
     const struct barrier_ops *s = arg;
-    const struct waiter *w = (const struct waiter *)c;
+    const struct barrier_waiter *w = (const struct barrier_waiter *)c;
     struct mu_task_record r;
     struct mu_cluster cluster;
 
@@ -125,11 +125,11 @@ static bool request_refuse(struct mu_core *core, const struct mu_request *r, con
 }
 
 /* The call becomes pending; NULL: no memory, and it will be sent again. What is in *c moves there. */
-static struct waiter *waiter_keep(struct mu_core *core, const struct mu_request *r, const char *key, uint32_t len,
-                                  const struct mu_pending_call *c)
+static struct barrier_waiter *waiter_keep(struct mu_core *core, const struct mu_request *r, const char *key,
+                                          uint32_t len, const struct mu_pending_call *c)
 {
-    struct barrier_ops *s = mu_barrier_ops_of(core);
-    struct waiter **place = waiter_place(s, r->host, r->slot), *w = place ? malloc(sizeof *w) : NULL;
+    struct barrier_ops *s = mu_pending_ops_of(core);
+    struct barrier_waiter **place = waiter_place(s, r->host, r->slot), *w = place ? malloc(sizeof *w) : NULL;
     struct mu_pending *p = w ? mu_pending_of(&s->pending, key, len) : NULL;
 
     if (!p) {
@@ -137,12 +137,12 @@ static struct waiter *waiter_keep(struct mu_core *core, const struct mu_request 
         mu_call_later(core, r->host, r->slot, r->number);
         return NULL;
     }
-    *w = (struct waiter){.pending = *c,
-                         .host = r->host,
-                         .slot = r->slot,
-                         .number = r->number,
-                         .incarnation = r->incarnation,
-                         .attempt = r->attempt};
+    *w = (struct barrier_waiter){.pending = *c,
+                                 .host = r->host,
+                                 .slot = r->slot,
+                                 .number = r->number,
+                                 .incarnation = r->incarnation,
+                                 .attempt = r->attempt};
     mu_pending_add(p, &w->pending);
     *place = w;
     s->num_waiters++;
@@ -156,7 +156,7 @@ static void look_now(struct mu_core *core, struct mu_pending *p)
 
     if (mu_enter(core->m, &ctx))
         return;
-    mu_pending_look(&mu_barrier_ops_of(core)->pending, ctx, p, core->now, NULL);
+    mu_pending_look(&mu_pending_ops_of(core)->pending, ctx, p, core->now, NULL);
     mu_exit(ctx);
 }
 
@@ -166,18 +166,18 @@ static bool barrier_call(struct mu_core *core, const struct mu_request *r, bool 
         .call = {.flags = r->flags, .attempt = r->attempt, .again = r->resent, .leaves = leaves}};
     struct mu_unpack u = r->body;
     char key[MUSTER_BARRIER_ID_MAX + 2] = {'B'};
-    struct waiter *w;
+    struct barrier_waiter *w;
 
     if (!r->task)
         return request_refuse(core, r, "an observer cannot take part in a barrier");
     c.call.task = r->task - 1;
-    if (!mu_call_unpack(&u, core->seg->num_tasks, key + 1, &c.call) || mu_barrier_is_hosts(key + 1)) {
-        mu_call_done(&c.call);
+    if (!mu_barrier_call_unpack(&u, core->seg->num_tasks, key + 1, &c.call) || mu_barrier_is_hosts(key + 1)) {
+        mu_barrier_call_done(&c.call);
         return request_refuse(core, r, "the call to a barrier is not well formed");
     }
     w = waiter_keep(core, r, key, (uint32_t)strlen(key), &c);
     if (!w)
-        mu_call_done(&c.call);
+        mu_barrier_call_done(&c.call);
     else if (w->pending.at->bytes > LISTS_MAX)
         look_now(core, w->pending.at);
     return false;
@@ -196,7 +196,7 @@ bool mu_op_barrier_give_up(struct mu_core *core, const struct mu_request *r)
 /* Those that came before it arrive first. */
 static void make_arrive(struct mu_core *core, const char *key)
 {
-    struct mu_pending *p = mu_pending_find(&mu_barrier_ops_of(core)->pending, key, (uint32_t)strlen(key));
+    struct mu_pending *p = mu_pending_find(&mu_pending_ops_of(core)->pending, key, (uint32_t)strlen(key));
 
     if (p && p->arriving)
         look_now(core, p);
@@ -206,7 +206,7 @@ bool mu_op_barrier_cancel(struct mu_core *core, const struct mu_request *r)
 {
     struct mu_call c = {.task = r->task ? r->task - 1 : MU_NOBODY, .name = MU_CALLS_NONE, .untold = MU_CALLS_NONE};
     struct mu_done done = {.id = MU_DONE_ID(r->host, r->slot), .number = r->number};
-    struct mu_named *n = &mu_barrier_ops_of(core)->pending.named;
+    struct mu_named *n = &mu_pending_ops_of(core)->pending.named;
     struct mu_unpack u = r->body;
     struct mu_ctx *ctx;
     char key[MUSTER_BARRIER_ID_MAX + 2] = {'B'};
@@ -229,10 +229,10 @@ bool mu_op_barrier_cancel(struct mu_core *core, const struct mu_request *r)
     if (status == MUSTER_UNAVAILABLE) {
         mu_call_later(core, r->host, r->slot, r->number);
     } else {
-        status = status ? status : mu_call_result(&c);
+        status = status ? status : mu_barrier_call_result(&c);
         mu_call_answer(core, r->host, r->slot, r->number, status, NULL, NULL, 0);
     }
-    mu_call_done(&c);
+    mu_barrier_call_done(&c);
     return true;
 }
 
@@ -281,7 +281,7 @@ static bool barriers_init(struct mu_core *core, void **ret_state)
     s->pending.ready = call_ready;
     s->pending.arg = s;
     s->hosts = calloc(core->num_hosts, sizeof *s->hosts);
-    if (!s->hosts || !mu_pending_open(&s->pending, core->m) || !mu_sight_init(core, &s->sight))
+    if (!s->hosts || !mu_pending_open(&s->pending, core->m) || !mu_mirror_init(core, &s->sight))
         return false;
     s->pending.named.forget = mu_call_is_settled;
     s->pending.named.forget_arg = core;
@@ -290,23 +290,23 @@ static bool barriers_init(struct mu_core *core, void **ret_state)
 
 static void barriers_done(struct mu_core *core)
 {
-    struct barrier_ops *s = mu_barrier_ops_of(core);
+    struct barrier_ops *s = mu_pending_ops_of(core);
 
     for (uint32_t i = 0; s->hosts && i < core->num_hosts; i++) {
         for (uint32_t k = 0; k < s->hosts[i].count; k++)
             if (s->hosts[i].slots[k])
-                mu_barrier_call_abandoned(core, i, k, s->hosts[i].slots[k]->number);
+                mu_pending_call_abandoned(core, i, k, s->hosts[i].slots[k]->number);
         free(s->hosts[i].slots);
     }
     free(s->hosts);
     mu_pending_close(&s->pending);
-    mu_sight_done(&s->sight);
+    mu_mirror_done(&s->sight);
     free(s);
 }
 
 static void barriers_look(struct mu_core *core)
 {
-    struct barrier_ops *s = mu_barrier_ops_of(core);
+    struct barrier_ops *s = mu_pending_ops_of(core);
     struct mu_cluster cluster;
 
     if (!core->leader)
@@ -315,18 +315,18 @@ static void barriers_look(struct mu_core *core)
         cluster.root.version = 0;
     if (s->pending.list)
         mu_pending_look_due(&s->pending, core->now, cluster.root.version);
-    mu_sight_look(core);
+    mu_mirror_look(core);
 }
 
 static void barriers_up(struct mu_core *core, uint32_t host)
 {
     if (core->leader)
-        mu_sight_up(core, host);
+        mu_mirror_up(core, host);
 }
 
 static uint64_t barriers_next(struct mu_core *core)
 {
-    const struct barrier_ops *s = mu_barrier_ops_of(core);
+    const struct barrier_ops *s = mu_pending_ops_of(core);
     uint64_t at = mu_pending_next(&s->pending);
 
     return core->leader && s->sight.stale && s->sight.at < at ? s->sight.at : at;
@@ -334,7 +334,7 @@ static uint64_t barriers_next(struct mu_core *core)
 
 static bool barriers_busy(struct mu_core *core)
 {
-    return mu_barrier_ops_of(core)->num_waiters > 0;
+    return mu_pending_ops_of(core)->num_waiters > 0;
 }
 
 const struct mu_module mu_module_barriers = {.name = "barriers",

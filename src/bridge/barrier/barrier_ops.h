@@ -9,14 +9,14 @@
 #include "bridge/barrier/pending.h"
 
 /* A call of another host. */
-struct waiter {
+struct barrier_waiter {
     struct mu_pending_call pending;
     uint32_t host, slot;
     uint64_t number, incarnation;
     uint32_t attempt;
 };
 
-struct sight {
+struct barrier_mirror {
     uint64_t *words, *versions; /* by bucket: as of the last look; the last version of a barrier that was sent */
     uint64_t at;                /* not again before */
     bool stale;                 /* something may have changed since */
@@ -26,22 +26,22 @@ struct barrier_ops {
     struct mu_core *core;
     struct mu_pending_table pending;
     struct {
-        struct waiter **slots;
+        struct barrier_waiter **slots;
         uint32_t count;
     } * hosts; /* by host and slot: who waits */
     uint32_t num_waiters;
-    struct sight sight;
+    struct barrier_mirror sight;
 };
 
-static inline struct barrier_ops *mu_barrier_ops_of(struct mu_core *core)
+static inline struct barrier_ops *mu_pending_ops_of(struct mu_core *core)
 {
     return mu_core_state(core, MU_M_BARRIERS);
 }
 
 /* ---- sight.c ---- */
-bool mu_sight_init(struct mu_core *core, struct sight *s);
-void mu_sight_done(struct sight *s);
-void mu_sight_up(struct mu_core *core, uint32_t host);
-void mu_sight_look(struct mu_core *core);
+bool mu_mirror_init(struct mu_core *core, struct barrier_mirror *s);
+void mu_mirror_done(struct barrier_mirror *s);
+void mu_mirror_up(struct mu_core *core, uint32_t host);
+void mu_mirror_look(struct mu_core *core);
 
 #endif

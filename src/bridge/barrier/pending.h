@@ -64,7 +64,7 @@ struct mu_pending_answer {
 struct mu_pending_table {
     struct muster *m;
     struct mu_named named; /* with memory that goes from barrier to barrier */
-    /* The call is in no list any more; its owner frees it, with mu_call_done() if it was at a barrier. */
+    /* The call is in no list any more; its owner frees it, with mu_barrier_call_done() if it was at a barrier. */
     void (*answered)(void *arg, struct mu_pending_call *c, const struct mu_pending_answer *a);
     /* NULL: all are ready. */
     enum mu_readiness (*ready)(void *arg, const struct mu_pending_call *c, uint32_t task);

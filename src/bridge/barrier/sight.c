@@ -24,14 +24,14 @@ enum { FORGET = 1 };             /* flags of a frame */
 enum { PASSED = 1, ALL = 2 };    /* of an entry */
 #define NEVER UINT64_MAX
 
-bool mu_sight_init(struct mu_core *core, struct sight *s)
+bool mu_mirror_init(struct mu_core *core, struct barrier_mirror *s)
 {
     s->words = calloc(core->seg->num_cells, sizeof *s->words);
     s->versions = calloc(core->seg->num_cells, sizeof *s->versions);
     return s->words && s->versions;
 }
 
-void mu_sight_done(struct sight *s)
+void mu_mirror_done(struct barrier_mirror *s)
 {
     free(s->words);
     free(s->versions);
@@ -116,7 +116,7 @@ static enum muster_status row_show(void *arg, const struct mu_item *item)
     return MUSTER_OK;
 }
 
-void mu_sight_up(struct mu_core *core, uint32_t host)
+void mu_mirror_up(struct mu_core *core, uint32_t host)
 {
     struct showing w = {.core = core, .now = mu_now(), .host = host, .waiting = true};
     struct mu_walk walk = {is_shared, row_show, &w, false};
@@ -142,9 +142,9 @@ static bool anybody_is_up(const struct mu_core *core)
     return false;
 }
 
-void mu_sight_look(struct mu_core *core)
+void mu_mirror_look(struct mu_core *core)
 {
-    struct sight *s = &mu_barrier_ops_of(core)->sight;
+    struct barrier_mirror *s = &mu_pending_ops_of(core)->sight;
     struct showing w = {.core = core, .now = mu_now(), .waiting = true, .ended = true};
     struct mu_walk walk = {is_shared, row_show, &w, false};
     struct mu_table t = mu_table_cells(core->seg);
@@ -259,14 +259,14 @@ static bool take_barrier(struct mu_core *core, struct mu_ctx *ctx, struct mu_unp
     return well ? true : row_malformed();
 }
 
-struct ids {
+struct barrier_ids {
     char (*ids)[MUSTER_BARRIER_ID_MAX + 2];
     size_t count;
 };
 
 static enum muster_status id_gather(void *arg, const struct mu_item *item)
 {
-    struct ids *g = arg;
+    struct barrier_ids *g = arg;
     void *more = realloc(g->ids, (g->count + 1) * sizeof *g->ids);
 
     if (!more)
@@ -286,7 +286,7 @@ static enum mu_verdict remove_it(struct mu_edit *e)
 static void forget_all(struct mu_core *core, struct mu_ctx *ctx)
 {
     struct mu_table t = mu_table_cells(core->seg);
-    struct ids g = {0};
+    struct barrier_ids g = {0};
     struct mu_walk walk = {is_shared, id_gather, &g, true};
     struct mu_bucket_info info;
 

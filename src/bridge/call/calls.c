@@ -53,7 +53,7 @@ static void calls_done(struct mu_core *core)
     for (uint32_t i = 0; c->hosts && i < (core->leader ? core->num_hosts : 1); i++) {
         mu_free_entries(&c->hosts[i]);
     }
-    mu_kv_deletions_done(c);
+    mu_deletions_done(c);
     mu_pack_done(&c->acks);
     free(c->asked);
     free(c->hosts);
@@ -316,7 +316,7 @@ static void calls_look(struct mu_core *core)
         if (core->leader)
             mu_sweep_records(core);
     }
-    mu_kv_deletions_look(core);
+    mu_deletions_look(core);
     if (c->acks.len && c->ack_at == UINT64_MAX)
         c->ack_at = core->now + ACK_NS;
     if (core->now >= c->ack_at || c->acks.len >= ACK_BYTES) {

@@ -30,16 +30,16 @@ struct asked {
 };
 
 /* What became of the last call of a slot; of any host, on who carries it out. */
-enum fate { UNKNOWN, OPEN, ANSWERED, SETTLED };
-struct entry {
+enum call_fate { UNKNOWN, OPEN, ANSWERED, SETTLED };
+struct call_entry {
     uint64_t number;
     uint32_t op;
-    enum fate fate;
+    enum call_fate fate;
     uint8_t *answer;       /* the ANSWER frame's payload; NULL: not kept */
     size_t len, unsettled; /* bytes of the answer, kept or not, until it is acknowledged */
 };
 struct entries {
-    struct entry *at;
+    struct call_entry *at;
     uint32_t count;
 };
 struct host_calls {
@@ -87,7 +87,7 @@ static inline struct calls *mu_calls_of(struct mu_core *core)
     return mu_core_state(core, MU_M_CALLS);
 }
 
-static inline struct host_calls *mu_host_calls(struct mu_core *core, uint32_t host)
+static inline struct host_calls *mu_calls_of_host(struct mu_core *core, uint32_t host)
 {
     return &mu_calls_of(core)->hosts[core->leader ? host : 0];
 }
@@ -101,8 +101,8 @@ enum muster_status mu_hand_over(struct mu_core *core, uint32_t slot, uint64_t nu
                                 const char *text, const void *body, size_t len);
 void mu_sweep_records(struct mu_core *core);
 /* kv_ops.c: the next piece of a delete. */
-void mu_kv_deletions_look(struct mu_core *core);
-void mu_kv_deletions_done(struct calls *c);
+void mu_deletions_look(struct mu_core *core);
+void mu_deletions_done(struct calls *c);
 void mu_free_entries(struct host_calls *h);
 /* The host will not ask again. */
 void mu_forget_host(struct mu_core *core, uint32_t host);

@@ -26,7 +26,7 @@ static const struct mu_op_kind *op_kind_of(const struct mu_core_tables *tables, 
 }
 
 /* The slot's entry; NULL: there is none. */
-static struct entry *find_entry(const struct host_calls *h, uint32_t slot)
+static struct call_entry *find_entry(const struct host_calls *h, uint32_t slot)
 {
     const struct entries *t = &h->slots[MU_SLOT_TABLE(slot)];
 
@@ -34,11 +34,11 @@ static struct entry *find_entry(const struct host_calls *h, uint32_t slot)
 }
 
 /* The same, made when there is none; NULL: no memory. */
-static struct entry *entry_of(struct host_calls *h, uint32_t slot)
+static struct call_entry *entry_of(struct host_calls *h, uint32_t slot)
 {
     struct entries *t = &h->slots[MU_SLOT_TABLE(slot)];
     uint32_t n = t->count ? t->count : 16;
-    struct entry *more;
+    struct call_entry *more;
 
     if (MU_SLOT_PLACE(slot) < t->count)
         return &t->at[MU_SLOT_PLACE(slot)];
@@ -63,7 +63,7 @@ void mu_free_entries(struct host_calls *h)
     }
 }
 
-static void drop_answer(struct host_calls *h, struct entry *e)
+static void drop_answer(struct host_calls *h, struct call_entry *e)
 {
     free(e->answer);
     e->answer = NULL;
@@ -73,9 +73,9 @@ static void drop_answer(struct host_calls *h, struct entry *e)
 }
 
 /* What becomes of the call; and how many of its host's are open, for people. */
-static void entry_become(struct mu_core *core, uint32_t host, struct entry *e, enum fate fate)
+static void entry_become(struct mu_core *core, uint32_t host, struct call_entry *e, enum call_fate fate)
 {
-    struct host_calls *h = mu_host_calls(core, host);
+    struct host_calls *h = mu_calls_of_host(core, host);
 
     if (core->leader && (fate == OPEN) != (e->fate == OPEN)) {
         h->open += fate == OPEN ? 1 : -1u;
@@ -85,12 +85,12 @@ static void entry_become(struct mu_core *core, uint32_t host, struct entry *e, e
 }
 
 /* The slot asks something else, or nothing any more. */
-static void entry_go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct entry *e, uint64_t number)
+static void entry_go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct call_entry *e, uint64_t number)
 {
     const struct mu_op_kind *kind = e->fate == OPEN ? op_kind_of(core->tables, e->op) : NULL;
     uint64_t before = e->number;
 
-    drop_answer(mu_host_calls(core, host), e);
+    drop_answer(mu_calls_of_host(core, host), e);
     e->number = number;
     entry_become(core, host, e, SETTLED);
     if (kind && kind->abandoned)
@@ -99,8 +99,8 @@ static void entry_go_on(struct mu_core *core, uint32_t host, uint32_t slot, stru
 
 void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number)
 {
-    struct host_calls *h = mu_host_calls(core, core->host);
-    struct entry *e = find_entry(h, slot);
+    struct host_calls *h = mu_calls_of_host(core, core->host);
+    struct call_entry *e = find_entry(h, slot);
 
     if (e && e->number <= number && e->fate == OPEN)
         entry_go_on(core, core->host, slot, e, number);
@@ -108,9 +108,9 @@ void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number)
 
 void mu_carry_out(struct mu_core *core, const struct mu_request *r)
 {
-    struct host_calls *h = mu_host_calls(core, r->host);
+    struct host_calls *h = mu_calls_of_host(core, r->host);
     const struct mu_op_kind *kind = op_kind_of(core->tables, r->op);
-    struct entry *e = entry_of(h, r->slot);
+    struct call_entry *e = entry_of(h, r->slot);
 
     if (!e) { /* no memory: the caller's host asks again */
         mu_call_later(core, r->host, r->slot, r->number);
@@ -135,7 +135,7 @@ void mu_carry_out(struct mu_core *core, const struct mu_request *r)
 
 void mu_call_later(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number)
 {
-    struct entry *e = find_entry(mu_host_calls(core, host), slot);
+    struct call_entry *e = find_entry(mu_calls_of_host(core, host), slot);
     struct mu_pack p = {0};
 
     if (e && e->number == number)
@@ -166,7 +166,7 @@ enum muster_status mu_hand_over(struct mu_core *core, uint32_t slot, uint64_t nu
     return failed;
 }
 
-static void answer_own(struct mu_core *core, struct entry *e, uint32_t slot, enum muster_status status,
+static void answer_own(struct mu_core *core, struct call_entry *e, uint32_t slot, enum muster_status status,
                        const char *text, const void *body, size_t len)
 {
     if (mu_hand_over(core, slot, e->number, status, text, body, len)) {
@@ -188,9 +188,9 @@ static const char *with_place(const struct mu_core *core, const char *text, char
 }
 
 /* Whether so long an answer can go to the other host now; where it is to be asked for again, that has been said. */
-static bool may_answer(struct mu_core *core, uint32_t host, const struct entry *e, uint32_t slot, size_t len)
+static bool may_answer(struct mu_core *core, uint32_t host, const struct call_entry *e, uint32_t slot, size_t len)
 {
-    const struct host_calls *h = mu_host_calls(core, host);
+    const struct host_calls *h = mu_calls_of_host(core, host);
 
     if (len <= KEPT_MAX || !h->unsettled || h->unsettled + len <= WINDOW)
         return true;
@@ -199,7 +199,7 @@ static bool may_answer(struct mu_core *core, uint32_t host, const struct entry *
 }
 
 /* The call is answered with so much; what goes before that. */
-static void begin_answer(struct mu_core *core, uint32_t host, struct entry *e, uint32_t slot, size_t len,
+static void begin_answer(struct mu_core *core, uint32_t host, struct call_entry *e, uint32_t slot, size_t len,
                          enum muster_status status, const char *text, struct mu_pack *p)
 {
     mu_pack_u32(p, slot);
@@ -209,13 +209,13 @@ static void begin_answer(struct mu_core *core, uint32_t host, struct entry *e, u
     mu_pack_text(p, text);
     entry_become(core, host, e, ANSWERED);
     e->unsettled = len;
-    mu_host_calls(core, host)->unsettled += len;
+    mu_calls_of_host(core, host)->unsettled += len;
 }
 
 void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number, enum muster_status status,
                     const char *text, const void *body, size_t len)
 {
-    struct entry *e = find_entry(mu_host_calls(core, host), slot);
+    struct call_entry *e = find_entry(mu_calls_of_host(core, host), slot);
     struct mu_pack p = {0};
     char words[1024];
 
@@ -250,7 +250,7 @@ void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t
 void mu_call_answer_slice(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number,
                           const struct mu_pack *head, const struct mu_slice *body)
 {
-    struct entry *e = find_entry(mu_host_calls(core, host), slot);
+    struct call_entry *e = find_entry(mu_calls_of_host(core, host), slot);
     struct mu_pack p = {0};
 
     if (head->failed) {
@@ -285,8 +285,8 @@ bool mu_call_is_settled(void *arg, uint64_t id, uint64_t number)
 {
     struct mu_core *core = arg;
     uint64_t host = id / MU_FRAME_SLOTS, slot = id % MU_FRAME_SLOTS;
-    const struct host_calls *h = host < core->num_hosts ? mu_host_calls(core, (uint32_t)host) : NULL;
-    const struct entry *e;
+    const struct host_calls *h = host < core->num_hosts ? mu_calls_of_host(core, (uint32_t)host) : NULL;
+    const struct call_entry *e;
 
     if (!h || h->lost)
         return true;
@@ -351,10 +351,10 @@ void mu_sweep_records(struct mu_core *core)
 
 void mu_forget_host(struct mu_core *core, uint32_t host)
 {
-    struct host_calls *h = mu_host_calls(core, host);
+    struct host_calls *h = mu_calls_of_host(core, host);
 
     for (uint32_t i = 0; i < MU_FRAME_SLOTS; i++) {
-        struct entry *e = find_entry(h, i);
+        struct call_entry *e = find_entry(h, i);
 
         if (e)
             entry_go_on(core, host, i, e, e->number);
@@ -393,12 +393,12 @@ bool mu_take_call(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 /* The lanes of an agent that is no more, or does not ask any more. */
 static void settle_from(struct mu_core *core, uint32_t host, uint32_t first, uint64_t number)
 {
-    struct host_calls *h = mu_host_calls(core, host);
+    struct host_calls *h = mu_calls_of_host(core, host);
 
     h->gone_from = first;
     h->gone = number > h->gone ? number : h->gone;
     for (uint32_t i = first; i < MU_FRAME_SLOTS; i++) {
-        struct entry *e = find_entry(h, i);
+        struct call_entry *e = find_entry(h, i);
 
         if (e && e->number && number >= e->number)
             entry_go_on(core, host, i, e, e->number);
@@ -407,12 +407,12 @@ static void settle_from(struct mu_core *core, uint32_t host, uint32_t first, uin
 
 bool mu_take_ack(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
-    struct host_calls *h = mu_host_calls(core, host);
+    struct host_calls *h = mu_calls_of_host(core, host);
 
     while (!u->failed && u->left) {
         uint32_t said = mu_unpack_u32(u), slot = said & ~MU_ACK_FROM;
         uint64_t number = mu_unpack_u64(u);
-        struct entry *e = u->failed || said >= MU_FRAME_SLOTS ? NULL : entry_of(h, slot);
+        struct call_entry *e = u->failed || said >= MU_FRAME_SLOTS ? NULL : entry_of(h, slot);
 
         if (u->failed || slot >= MU_FRAME_SLOTS) {
             mu_fail(MUSTER_INVALID_ARGUMENT, "slot %u cannot be", slot);

@@ -39,7 +39,7 @@ static void unlink_lane(struct mu_lanes *l, struct lane *lane)
 }
 
 /* NULL: at the end. */
-static void link_before(struct mu_lanes *l, struct lane *lane, enum state state, struct lane *next)
+static void link_before(struct mu_lanes *l, struct lane *lane, enum lane_state state, struct lane *next)
 {
     struct list *list = &l->lists[state];
 
@@ -51,18 +51,18 @@ static void link_before(struct mu_lanes *l, struct lane *lane, enum state state,
     l->open += mu_lane_is_open(lane);
 }
 
-static void link_lane(struct mu_lanes *l, struct lane *lane, enum state state)
+static void link_lane(struct mu_lanes *l, struct lane *lane, enum lane_state state)
 {
     link_before(l, lane, state, NULL);
 }
 
-void mu_lane_move(struct mu_lanes *l, struct lane *lane, enum state state)
+void mu_lane_move(struct mu_lanes *l, struct lane *lane, enum lane_state state)
 {
     unlink_lane(l, lane);
     link_lane(l, lane, state);
 }
 
-void mu_lanes_wait_again(struct mu_lanes *l, enum state state)
+void mu_lanes_wait_again(struct mu_lanes *l, enum lane_state state)
 {
     struct lane *lane, *next;
 
@@ -154,7 +154,7 @@ static void lane_begin(struct mu_lanes *l, struct lane *lane, struct mu_lane_cal
 
 void mu_lanes_end_all(struct mu_lanes *l, enum why why)
 {
-    static const enum state open[] = {WAITS, GOES, LATER};
+    static const enum lane_state open[] = {WAITS, GOES, LATER};
 
     pthread_mutex_lock(&l->lock);
     if (l->why == THERE)

@@ -6,7 +6,7 @@
 #include "bridge/core/ear.h"
 #include "bridge/call/lanes.h"
 
-enum state { IDLE, WAITS, GOES, LATER, CAME, STATES };
+enum lane_state { IDLE, WAITS, GOES, LATER, CAME, STATES };
 
 /* An answer: of this call, with its sentence, a NUL and its bytes. NULL: the lanes' own, see `why`. */
 struct taken {
@@ -19,7 +19,7 @@ struct taken {
 
 struct lane {
     struct lane *prev, *next; /* of its state */
-    enum state state;
+    enum lane_state state;
     struct mu_lane_call *call; /* NULL: idle */
     struct mu_request asked;   /* its body is in `request` */
     struct mu_pack request;
@@ -49,7 +49,7 @@ struct mu_lanes {
     uint64_t again_at; /* UINT64_MAX: not */
     struct mu_pack acks;
     enum why why;
-    struct mu_ear ear;
+    struct mu_bell_listener ear;
 };
 
 static inline struct mu_lanes *mu_lanes_of(struct mu_core *core)
@@ -59,9 +59,9 @@ static inline struct mu_lanes *mu_lanes_of(struct mu_core *core)
 
 /* lanes.c; with the lock held */
 bool mu_lane_is_open(const struct lane *lane);
-void mu_lane_move(struct mu_lanes *l, struct lane *lane, enum state state);
+void mu_lane_move(struct mu_lanes *l, struct lane *lane, enum lane_state state);
 /* All of a state are to be sent (again): in the order in which they were asked, and before who asked later. */
-void mu_lanes_wait_again(struct mu_lanes *l, enum state state);
+void mu_lanes_wait_again(struct mu_lanes *l, enum lane_state state);
 /* Not on its way any more. */
 void mu_lane_arrived(struct mu_lanes *l, struct lane *lane);
 /* Up to the last that was sent. */

@@ -19,8 +19,8 @@
 #include "base/process.h"
 #include "bridge/core/modules.h"
 
-struct message {
-    struct message *next;
+struct talk_message {
+    struct talk_message *next;
     uint64_t number;
     uint32_t kind;
     size_t len;
@@ -28,10 +28,10 @@ struct message {
 };
 
 struct talk {
-    uint64_t peer;                /* the agent that this is with; 0: it has not said yet */
-    bool is_met;                  /* it has said so on this connection */
-    uint64_t sent, heard;         /* numbers of the last message to the peer, and from it */
-    struct message *first, *last; /* that it has not acknowledged */
+    uint64_t peer;                     /* the agent that this is with; 0: it has not said yet */
+    bool is_met;                       /* it has said so on this connection */
+    uint64_t sent, heard;              /* numbers of the last message to the peer, and from it */
+    struct talk_message *first, *last; /* that it has not acknowledged */
 };
 
 struct talks {
@@ -72,7 +72,7 @@ static bool control_init(struct mu_core *core, void **ret_state)
 static void talk_forget(struct talk *talk, uint64_t number)
 {
     while (talk->first && talk->first->number <= number) {
-        struct message *done = talk->first;
+        struct talk_message *done = talk->first;
 
         talk->first = done->next;
         if (!talk->first)
@@ -90,7 +90,7 @@ static void control_done(struct mu_core *core)
     free(talks);
 }
 
-static void talk_say(struct mu_core *core, uint32_t host, const struct talk *talk, const struct message *message)
+static void talk_say(struct mu_core *core, uint32_t host, const struct talk *talk, const struct talk_message *message)
 {
     struct mu_pack head = {.bytes = NULL};
 
@@ -125,7 +125,7 @@ static bool talk_meet(struct talk *talk, uint64_t peer)
         return false;
     talk->peer = peer;
     talk->heard = talk->sent = 0;
-    for (struct message *message = talk->first; message; message = message->next)
+    for (struct talk_message *message = talk->first; message; message = message->next)
         message->number = ++talk->sent;
     return is_another;
 }
@@ -139,7 +139,7 @@ static void control_lost(struct mu_core *core, uint32_t host, const char *why)
 static void send_to(struct mu_core *core, uint32_t host, uint32_t kind, const void *bytes, size_t len)
 {
     struct talk *talk = talk_with(core, host);
-    struct message *message;
+    struct talk_message *message;
 
     if (!talk || len > MU_CONTROL_MAX || core->peers[host].state == MU_PEER_LOST)
         return;
@@ -176,7 +176,7 @@ void mu_control_send(struct mu_core *core, uint32_t host, uint32_t kind, const v
 
 static void say_kept(struct mu_core *core, uint32_t host, const struct talk *talk)
 {
-    for (const struct message *message = talk->first; message; message = message->next)
+    for (const struct talk_message *message = talk->first; message; message = message->next)
         talk_say(core, host, talk, message);
 }
 

@@ -60,7 +60,7 @@ static enum muster_status core_state_say(struct mu_core *core, enum mu_bridge_st
 
     if (status)
         return status;
-    mu_bridge_say(ctx, state);
+    mu_host_bridge_say(ctx, state);
     mu_exit(ctx);
     return MUSTER_OK;
 }
@@ -79,7 +79,7 @@ static void losses_remember(struct mu_core *core)
 }
 
 enum muster_status mu_core_init(struct mu_core *core, const struct mu_core_tables *tables, struct muster *m,
-                                const struct mu_wire *wire, uint64_t now)
+                                const struct mu_core_wire *wire, uint64_t now)
 {
     enum muster_status status;
 

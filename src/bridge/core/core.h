@@ -26,7 +26,7 @@ struct mu_core;
 /* Where frames go. A message is handed over whole; the wire splits it. */
 struct mu_core_tables;
 
-struct mu_wire {
+struct mu_core_wire {
     void *arg;
     /* false: the peer is not there, or its queue is full, and it has been dropped (down will be called) */
     bool (*send)(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len);
@@ -148,10 +148,10 @@ struct mu_core {
     uint64_t now;     /* as of this turn */
     uint64_t timeout; /* ns: a host silent for longer is lost */
     uint64_t adopt;   /* ns: one whose agent has died, rather than fallen silent, has so long to be back; 0: as above */
-    struct mu_wire wire;
+    struct mu_core_wire wire;
     struct mu_peer *peers;        /* by host; a follower uses [0] alone */
     void *state[MU_CORE_MODULES]; /* by module, in the table's order */
-    struct mu_ear *ear;           /* who listens to this host's bell besides (bridge/core/ear.h); NULL: nobody */
+    struct mu_bell_listener *ear; /* who listens to this host's bell besides (bridge/core/ear.h); NULL: nobody */
     /* the agent's: what other agents say to it (bridge/core/control.h); false: not now, the connection is to begin anew
      */
     bool (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);
@@ -186,7 +186,7 @@ extern const struct mu_core_tables mu_bridge_tables; /* bridge/core/tables.c: al
  * mu_core_done() is the end of this agent's part, orderly or not: the segment keeps what the next agent needs.
  */
 enum muster_status mu_core_init(struct mu_core *core, const struct mu_core_tables *tables, struct muster *m,
-                                const struct mu_wire *wire, uint64_t now);
+                                const struct mu_core_wire *wire, uint64_t now);
 void mu_core_done(struct mu_core *core);
 void mu_core_up(struct mu_core *core, uint32_t host, uint64_t now);
 void mu_core_down(struct mu_core *core, uint32_t host, const char *why, uint64_t now);

@@ -13,18 +13,18 @@
 #define MU_EAR_RECHECK_NS 100000000u /* as every wait; a test that wants no ring made good has another */
 #endif
 
-void mu_ear_make(struct mu_ear *ear, struct muster_segment *seg)
+void mu_ear_make(struct mu_bell_listener *ear, struct muster_segment *seg)
 {
-    *ear = (struct mu_ear){.seg = seg};
+    *ear = (struct mu_bell_listener){.seg = seg};
     pthread_mutex_init(&ear->lock, NULL);
 }
 
-void mu_ear_done(struct mu_ear *ear)
+void mu_ear_done(struct mu_bell_listener *ear)
 {
     pthread_mutex_destroy(&ear->lock);
 }
 
-void mu_ear_listen(struct mu_ear *ear, void (*rung)(void *arg), void *arg)
+void mu_ear_listen(struct mu_bell_listener *ear, void (*rung)(void *arg), void *arg)
 {
     pthread_mutex_lock(&ear->lock);
     ear->rung = rung;
@@ -32,7 +32,7 @@ void mu_ear_listen(struct mu_ear *ear, void (*rung)(void *arg), void *arg)
     pthread_mutex_unlock(&ear->lock);
 }
 
-void mu_ear_arm(struct mu_ear *ear)
+void mu_ear_arm(struct mu_bell_listener *ear)
 {
     pthread_mutex_lock(&ear->lock);
     ear->armed = true;
@@ -41,7 +41,7 @@ void mu_ear_arm(struct mu_ear *ear)
 }
 
 /* With the lock held. */
-static void listener_tell(struct mu_ear *ear)
+static void listener_tell(struct mu_bell_listener *ear)
 {
     ear->armed = false;
     ear->told_at = mu_now();
@@ -49,7 +49,7 @@ static void listener_tell(struct mu_ear *ear)
         ear->rung(ear->arg);
 }
 
-void mu_ear_tell(struct mu_ear *ear)
+void mu_ear_tell(struct mu_bell_listener *ear)
 {
     pthread_mutex_lock(&ear->lock);
     listener_tell(ear);
@@ -58,7 +58,7 @@ void mu_ear_tell(struct mu_ear *ear)
 
 void mu_ear_changed(struct mu_core *core)
 {
-    struct mu_ear *ear = core->ear;
+    struct mu_bell_listener *ear = core->ear;
 
     if (!ear)
         return;
@@ -74,7 +74,7 @@ void mu_ear_bell_on(struct mu_core *core)
         mu_ear_changed(core);
 }
 
-static bool is_armed(struct mu_ear *ear)
+static bool is_armed(struct mu_bell_listener *ear)
 {
     bool armed;
 
@@ -93,7 +93,7 @@ void mu_ear_bell_off(struct mu_core *core)
 
 void mu_ear_look(struct mu_core *core)
 {
-    struct mu_ear *ear = core->ear;
+    struct mu_bell_listener *ear = core->ear;
 
     if (!ear)
         return;

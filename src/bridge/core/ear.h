@@ -14,7 +14,7 @@
 
 #include "bridge/core/core.h"
 
-struct mu_ear {
+struct mu_bell_listener {
     struct muster_segment *seg;
     pthread_mutex_t lock; /* over what follows; the innermost of all */
     void (*rung)(void *arg);
@@ -23,13 +23,13 @@ struct mu_ear {
     uint64_t told_at;
 };
 
-void mu_ear_make(struct mu_ear *ear, struct muster_segment *seg);
-void mu_ear_done(struct mu_ear *ear);
+void mu_ear_make(struct mu_bell_listener *ear, struct muster_segment *seg);
+void mu_ear_done(struct mu_bell_listener *ear);
 
 /* ---- who listens ---- */
-void mu_ear_listen(struct mu_ear *ear, void (*rung)(void *arg), void *arg);
-void mu_ear_arm(struct mu_ear *ear);
-void mu_ear_tell(struct mu_ear *ear); /* armed or not */
+void mu_ear_listen(struct mu_bell_listener *ear, void (*rung)(void *arg), void *arg);
+void mu_ear_arm(struct mu_bell_listener *ear);
+void mu_ear_tell(struct mu_bell_listener *ear); /* armed or not */
 
 /* ---- who drives a core, with its owner's lock held ---- */
 /* Instead of mu_bell_arm() and mu_bell_disarm(). */

@@ -213,11 +213,11 @@ bool mu_take_events_taken(struct mu_core *core, uint32_t host, struct mu_unpack 
     return true;
 }
 
-enum search { NEVER_SENT, SENT, NOBODY_KNOWS };
+enum event_search { NEVER_SENT, SENT, NOBODY_KNOWS };
 
 /* Of the events from `from` on: the one that this call was for. */
-static enum search event_find(struct mu_core *core, uint64_t from, uint64_t call, uint64_t number,
-                              uint64_t *ret_sequence)
+static enum event_search event_find(struct mu_core *core, uint64_t from, uint64_t call, uint64_t number,
+                                    uint64_t *ret_sequence)
 {
     struct mu_event_record r;
     uint64_t tail;
@@ -260,7 +260,7 @@ bool mu_op_event_send(struct mu_core *core, const struct mu_request *r)
                                      .number = r->number};
     size_t len = 0;
     const void *payload = mu_unpack_blob(&u, MUSTER_EVENT_MAX, &len);
-    enum search before = NEVER_SENT;
+    enum event_search before = NEVER_SENT;
     enum muster_status status = MUSTER_OK;
     struct mu_pack answer = {0};
 

@@ -21,7 +21,7 @@ struct due {
     char name[MUSTER_NCCL_NAME_MAX + 1];
 };
 
-struct ids {
+struct nccl_ids {
     struct due *dues;
     uint32_t count, capacity;
     uint64_t read_at; /* when the store is to be read: at first, and after there was no memory; UINT64_MAX: it was */
@@ -29,14 +29,14 @@ struct ids {
 #define AGAIN_NS 1000000000u
 #define SOON_NS  1000000u
 
-static struct ids *ids_of(struct mu_core *core)
+static struct nccl_ids *ids_of(struct mu_core *core)
 {
     return mu_core_state(core, MU_M_IDS);
 }
 
 static bool ids_init(struct mu_core *core, void **ret_state)
 {
-    struct ids *ids = calloc(1, sizeof *ids);
+    struct nccl_ids *ids = calloc(1, sizeof *ids);
 
     *ret_state = ids;
     if (ids)
@@ -46,7 +46,7 @@ static bool ids_init(struct mu_core *core, void **ret_state)
 
 static void ids_done(struct mu_core *core)
 {
-    struct ids *ids = ids_of(core);
+    struct nccl_ids *ids = ids_of(core);
 
     free(ids->dues);
     free(ids);
@@ -57,7 +57,7 @@ static void ids_done(struct mu_core *core)
 /* What the record in the call says now: when it expires, if it does. */
 static void expiry_note(struct mu_core *core, const struct mu_nccl_call *call, const struct mu_nccl_act *act)
 {
-    struct ids *ids = ids_of(core);
+    struct nccl_ids *ids = ids_of(core);
     const struct mu_nccl_head *h = call->record.head;
     bool waits = act->there && !act->deletes && h->state == MUSTER_NCCL_READY && h->taken < h->nranks;
     uint32_t i = 0;
@@ -100,7 +100,7 @@ static bool record_step(struct mu_core *core, struct mu_nccl_call *call, struct 
 /* It could not be said: the segment is full, perhaps. */
 static void record_later(struct mu_core *core, const char *name)
 {
-    struct ids *ids = ids_of(core);
+    struct nccl_ids *ids = ids_of(core);
 
     for (uint32_t i = 0; i < ids->count; i++)
         if (!strcmp(ids->dues[i].name, name)) {
@@ -172,7 +172,7 @@ static void read_store(struct mu_core *core)
 
 static void ids_look(struct mu_core *core)
 {
-    struct ids *ids = ids_of(core);
+    struct nccl_ids *ids = ids_of(core);
 
     if (core->now >= ids->read_at)
         read_store(core);
@@ -183,7 +183,7 @@ static void ids_look(struct mu_core *core)
 
 static uint64_t ids_next(struct mu_core *core)
 {
-    const struct ids *ids = ids_of(core);
+    const struct nccl_ids *ids = ids_of(core);
     uint64_t next = ids->read_at;
 
     for (uint32_t i = 0; i < ids->count; i++)

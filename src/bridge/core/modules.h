@@ -37,11 +37,11 @@ bool mu_op_barrier_give_up(struct mu_core *core, const struct mu_request *r);
 bool mu_op_barrier_cancel(struct mu_core *core, const struct mu_request *r);
 bool mu_op_task_alive(struct mu_core *core, const struct mu_request *r);
 /* Of the first, the second and the last of these. */
-void mu_barrier_call_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
+void mu_pending_call_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
 /* kv_ops.c */
 bool mu_op_kv_change(struct mu_core *core, const struct mu_request *r);
 bool mu_op_kv_delete(struct mu_core *core, const struct mu_request *r);
-void mu_kv_delete_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
+void mu_deletion_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
 
 /* members.c, owner.c, roster.c */
 extern const struct mu_module mu_module_members;

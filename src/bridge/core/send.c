@@ -17,10 +17,10 @@ static bool is_up(const struct mu_core *core, uint32_t host)
     return mu_core_is_peer(core, host) && core->peers[host].state == MU_PEER_UP;
 }
 
-enum place { AHEAD, FRONT, TAIL };
+enum queue_place { AHEAD, FRONT, TAIL };
 
 /* What is short goes behind its head, what is long is copied once, here; a slice's blob is held. */
-static void frame_append(struct mu_core *core, uint32_t host, enum place place, uint8_t type, const void *head,
+static void frame_append(struct mu_core *core, uint32_t host, enum queue_place place, uint8_t type, const void *head,
                          size_t head_len, const void *body, size_t len, const struct mu_slice *slice)
 {
     struct mu_spoken s = {.head_len = (uint32_t)(head_len + len), .type = type};

@@ -17,7 +17,7 @@
 
 /* ---- which there are --------------------------------------------------------------------------------------------- */
 
-struct span *mu_span_find(struct mu_core *core, const char *name, uint64_t generation)
+struct span *mu_bridge_span_find(struct mu_core *core, const char *name, uint64_t generation)
 {
     struct span *s = mu_groups_of(core)->first;
 
@@ -38,8 +38,8 @@ static void free_span(struct span *s)
     free(s);
 }
 
-struct span *mu_span_new(struct mu_core *core, const char *name, uint64_t generation, uint32_t size,
-                         uint32_t data_bytes)
+struct span *mu_bridge_span_new(struct mu_core *core, const char *name, uint64_t generation, uint32_t size,
+                                uint32_t data_bytes)
 {
     struct groups *g = mu_groups_of(core);
     struct span *s = calloc(1, sizeof *s);
@@ -66,7 +66,7 @@ struct span *mu_span_new(struct mu_core *core, const char *name, uint64_t genera
     return s;
 }
 
-void mu_span_drop(struct mu_core *core, struct span *s)
+void mu_bridge_span_drop(struct mu_core *core, struct span *s)
 {
     struct span **at = &mu_groups_of(core)->first;
 
@@ -76,7 +76,7 @@ void mu_span_drop(struct mu_core *core, struct span *s)
     free_span(s);
 }
 
-enum muster_status mu_span_load(struct mu_core *core, struct span *s, struct mu_roll *r)
+enum muster_status mu_bridge_span_load(struct mu_core *core, struct span *s, struct mu_roll *r)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(core->m, &ctx);
@@ -103,7 +103,7 @@ enum muster_status mu_span_load(struct mu_core *core, struct span *s, struct mu_
     return MUSTER_OK;
 }
 
-bool mu_span_changed(struct mu_core *core, const struct span *s)
+bool mu_bridge_span_changed(struct mu_core *core, const struct span *s)
 {
     struct mu_table t = mu_table_cells(core->seg);
 
@@ -131,8 +131,8 @@ static enum muster_status departure_note(void *arg, const struct mu_item *item)
         (!core->leader && !(generation & MU_ROLL_SPANS)))
         return MUSTER_OK;
     generation &= ~MU_ROLL_SPANS;
-    if (!mu_span_find(core, name, generation))
-        mu_span_new(core, name, generation, h->size, h->data_bytes);
+    if (!mu_bridge_span_find(core, name, generation))
+        mu_bridge_span_new(core, name, generation, h->size, h->data_bytes);
     return MUSTER_OK;
 }
 
@@ -156,21 +156,21 @@ void mu_groups_start(struct mu_core *core)
         struct mu_roll r;
 
         next = s->next;
-        if (mu_span_load(core, s, &r) || !r.found || (core->leader ? !mu_lead_loaded(core, s) : !s->proxy))
-            mu_span_drop(core, s); /* of a follower's that is half made the leader tells once more */
+        if (mu_bridge_span_load(core, s, &r) || !r.found || (core->leader ? !mu_lead_loaded(core, s) : !s->proxy))
+            mu_bridge_span_drop(core, s); /* of a follower's that is half made the leader tells once more */
     }
 }
 
 /* ---- what is said ------------------------------------------------------------------------------------------------ */
 
-void mu_span_pack(struct mu_pack *p, uint8_t say, const struct span *s)
+void mu_bridge_span_pack(struct mu_pack *p, uint8_t say, const struct span *s)
 {
     mu_pack_u8(p, say);
     mu_pack_text(p, s->name);
     mu_pack_u64(p, s->generation);
 }
 
-void mu_span_send(struct mu_core *core, uint32_t host, uint8_t type, struct mu_pack *p)
+void mu_bridge_span_send(struct mu_core *core, uint32_t host, uint8_t type, struct mu_pack *p)
 {
     static const char why[] = "there is no memory for what it must be told of a group";
 
@@ -194,7 +194,7 @@ static bool is_there(struct mu_core *core, const struct span *s, uint32_t rank, 
     return mu_has_arrived(mu_load_acquire(&s->areas[rank]->arrived), instance);
 }
 
-uint32_t mu_span_bits(struct mu_core *core, struct span *s, uint64_t instance)
+uint32_t mu_bridge_span_bits(struct mu_core *core, struct span *s, uint64_t instance)
 {
     uint32_t n = 0;
 
@@ -210,12 +210,13 @@ uint32_t mu_span_bits(struct mu_core *core, struct span *s, uint64_t instance)
     return n;
 }
 
-void mu_span_pack_bits(struct mu_pack *p, const struct span *s)
+void mu_bridge_span_pack_bits(struct mu_pack *p, const struct span *s)
 {
     mu_pack_blob(p, s->bits, s->size / 8 + 1);
 }
 
-bool mu_span_take_bits(struct mu_core *core, struct span *s, uint64_t instance, struct mu_unpack *u, uint64_t closed)
+bool mu_bridge_span_take_bits(struct mu_core *core, struct span *s, uint64_t instance, struct mu_unpack *u,
+                              uint64_t closed)
 {
     size_t len;
     const uint8_t *bits = mu_unpack_blob(u, s->size / 8 + 1, &len);
@@ -240,8 +241,8 @@ static mu_a64 *buffer_of(const struct span *s, uint32_t rank, uint64_t instance)
     return s->areas[rank]->data + (instance & 1) * ((s->data_bytes + 7) / 8);
 }
 
-void mu_span_pack_data(struct mu_core *core, struct mu_pack *p, const struct span *s, uint64_t instance,
-                       bool (*wanted)(const struct mu_core *core, uint32_t task, uint32_t host), uint32_t host)
+void mu_bridge_span_pack_data(struct mu_core *core, struct mu_pack *p, const struct span *s, uint64_t instance,
+                              bool (*wanted)(const struct mu_core *core, uint32_t task, uint32_t host), uint32_t host)
 {
     uint8_t *room = mu_groups_of(core)->room;
     size_t at = p->len;
@@ -265,7 +266,8 @@ void mu_span_pack_data(struct mu_core *core, struct mu_pack *p, const struct spa
         mu_pack_put_u32(p, at, count);
 }
 
-bool mu_span_take_data(struct mu_core *core, struct span *s, uint64_t instance, struct mu_unpack *u, uint32_t host)
+bool mu_bridge_span_take_data(struct mu_core *core, struct span *s, uint64_t instance, struct mu_unpack *u,
+                              uint32_t host)
 {
     uint8_t *room = mu_groups_of(core)->room;
     uint32_t count = mu_unpack_u32(u);
@@ -287,7 +289,7 @@ bool mu_span_take_data(struct mu_core *core, struct span *s, uint64_t instance, 
     return mu_unpack_end(u) || !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: %u members' data", s->name, count);
 }
 
-bool mu_span_shows(struct mu_core *core, struct span *s, uint64_t instance)
+bool mu_bridge_span_shows(struct mu_core *core, struct span *s, uint64_t instance)
 {
     struct groups *g = mu_groups_of(core);
     uint32_t bytes = s->size / 8 + 1;
@@ -302,7 +304,7 @@ bool mu_span_shows(struct mu_core *core, struct span *s, uint64_t instance)
         g->next = s->show_at < g->next ? s->show_at : g->next;
         return false;
     }
-    mu_span_bits(core, s, instance);
+    mu_bridge_span_bits(core, s, instance);
     changed = memcmp(s->shown, s->bits, bytes) != 0;
     memcpy(s->shown, s->bits, bytes);
     s->show_at = core->now + (changed ? SHOW_NS : SHOW_IDLE_NS);
@@ -312,7 +314,7 @@ bool mu_span_shows(struct mu_core *core, struct span *s, uint64_t instance)
 
 /* ---- leaving ----------------------------------------------------------------------------------------------------- */
 
-struct departure {
+struct group_departure {
     const struct muster_segment *seg;
     bool one;
     uint32_t host, rank; /* UINT32_MAX: all other hosts; all members */
@@ -320,14 +322,14 @@ struct departure {
 
 static bool member_departs(void *arg, uint32_t rank, const struct mu_group_member *m)
 {
-    const struct departure *d = arg;
+    const struct group_departure *d = arg;
 
     if (d->one)
         return d->rank == UINT32_MAX || rank == d->rank;
     return !mu_is_local_task(d->seg, m->task) && (d->host == UINT32_MAX || mu_host_of(d->seg, m->task) == d->host);
 }
 
-static void span_depart(struct mu_core *core, struct span *s, struct departure d)
+static void span_depart(struct mu_core *core, struct span *s, struct group_departure d)
 {
     struct mu_ctx *ctx;
 
@@ -338,14 +340,14 @@ static void span_depart(struct mu_core *core, struct span *s, struct departure d
     mu_exit(ctx);
 }
 
-void mu_span_leave(struct mu_core *core, struct span *s, uint32_t host)
+void mu_bridge_span_leave(struct mu_core *core, struct span *s, uint32_t host)
 {
-    span_depart(core, s, (struct departure){core->seg, false, host, 0});
+    span_depart(core, s, (struct group_departure){core->seg, false, host, 0});
 }
 
-void mu_span_leave_one(struct mu_core *core, struct span *s, uint32_t rank)
+void mu_bridge_span_leave_one(struct mu_core *core, struct span *s, uint32_t rank)
 {
-    span_depart(core, s, (struct departure){core->seg, true, 0, rank});
+    span_depart(core, s, (struct group_departure){core->seg, true, 0, rank});
 }
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
@@ -366,7 +368,7 @@ static void groups_done(struct mu_core *core)
     struct groups *g = mu_groups_of(core);
 
     while (g->first)
-        mu_span_drop(core, g->first);
+        mu_bridge_span_drop(core, g->first);
     free(g->room);
     free(g);
 }

@@ -31,7 +31,7 @@ struct side {
 };
 
 /* A call that waits until the group is complete. */
-struct waiter {
+struct group_waiter {
     uint64_t number;
     uint32_t host, slot, rank;
     bool gone; /* the caller has given up */
@@ -62,7 +62,7 @@ struct span {
     /* the last instance with which a host was trusted on its connection; of which it was asked for the end; of which
      * another host wants it, for this reason */
     uint64_t trusting, asked, wanted, want_reason;
-    struct waiter *waiters;
+    struct group_waiter *waiters;
     uint32_t num_waiters;
     /* of the shortcut (groups_shortcut.c) */
     struct mu_shortcut *way; /* NULL: the members are not on two hosts, with the leader's one of them */
@@ -93,37 +93,39 @@ static inline uint64_t mu_passed(uint64_t w)
     return MU_ARRIVED_INSTANCE(w) - ((w & MU_ARRIVED_CLOSED) != 0);
 }
 
-struct span *mu_span_find(struct mu_core *core, const char *name, uint64_t generation);
-/* Known from now on; what the entry says is read by mu_span_load(). NULL: no memory. */
-struct span *mu_span_new(struct mu_core *core, const char *name, uint64_t generation, uint32_t size,
-                         uint32_t data_bytes);
-void mu_span_drop(struct mu_core *core, struct span *s);
+struct span *mu_bridge_span_find(struct mu_core *core, const char *name, uint64_t generation);
+/* Known from now on; what the entry says is read by mu_bridge_span_load(). NULL: no memory. */
+struct span *mu_bridge_span_new(struct mu_core *core, const char *name, uint64_t generation, uint32_t size,
+                                uint32_t data_bytes);
+void mu_bridge_span_drop(struct mu_core *core, struct span *s);
 /* Read the entry: members, areas, the proxy. *r gets the rest. */
-enum muster_status mu_span_load(struct mu_core *core, struct span *s, struct mu_roll *r);
+enum muster_status mu_bridge_span_load(struct mu_core *core, struct span *s, struct mu_roll *r);
 /* Whether entry or job have changed since it was loaded. */
-bool mu_span_changed(struct mu_core *core, const struct span *s);
+bool mu_bridge_span_changed(struct mu_core *core, const struct span *s);
 /* Find the groups that an agent before this one looked after. */
 void mu_groups_start(struct mu_core *core);
 
 /* The head of a frame about a span. */
-void mu_span_pack(struct mu_pack *p, uint8_t say, const struct span *s);
-void mu_span_send(struct mu_core *core, uint32_t host, uint8_t type, struct mu_pack *p);
+void mu_bridge_span_pack(struct mu_pack *p, uint8_t say, const struct span *s);
+void mu_bridge_span_send(struct mu_core *core, uint32_t host, uint8_t type, struct mu_pack *p);
 /* Who has arrived at the instance, of this host or of all: into s->bits. How many. */
-uint32_t mu_span_bits(struct mu_core *core, struct span *s, uint64_t instance);
-void mu_span_pack_bits(struct mu_pack *p, const struct span *s);
+uint32_t mu_bridge_span_bits(struct mu_core *core, struct span *s, uint64_t instance);
+void mu_bridge_span_pack_bits(struct mu_pack *p, const struct span *s);
 /* Members of other hosts arrived, or (closed) did not, as a frame says. False: not well formed. */
-bool mu_span_take_bits(struct mu_core *core, struct span *s, uint64_t instance, struct mu_unpack *u, uint64_t closed);
+bool mu_bridge_span_take_bits(struct mu_core *core, struct span *s, uint64_t instance, struct mu_unpack *u,
+                              uint64_t closed);
 /* What members gave to the instance: of those that `wanted` says. */
-void mu_span_pack_data(struct mu_core *core, struct mu_pack *p, const struct span *s, uint64_t instance,
-                       bool (*wanted)(const struct mu_core *core, uint32_t task, uint32_t host), uint32_t host);
+void mu_bridge_span_pack_data(struct mu_core *core, struct mu_pack *p, const struct span *s, uint64_t instance,
+                              bool (*wanted)(const struct mu_core *core, uint32_t task, uint32_t host), uint32_t host);
 /* Into the areas of members on other hosts; of one host, unless it is UINT32_MAX. False: not well formed. */
-bool mu_span_take_data(struct mu_core *core, struct span *s, uint64_t instance, struct mu_unpack *u, uint32_t host);
+bool mu_bridge_span_take_data(struct mu_core *core, struct span *s, uint64_t instance, struct mu_unpack *u,
+                              uint32_t host);
 /* When who has arrived so far is to be said, if that has changed: true. */
-bool mu_span_shows(struct mu_core *core, struct span *s, uint64_t instance);
+bool mu_bridge_span_shows(struct mu_core *core, struct span *s, uint64_t instance);
 /* Say in the entry that members have left: those of a host, or UINT32_MAX: of all other hosts; then reap. */
-void mu_span_leave(struct mu_core *core, struct span *s, uint32_t host);
+void mu_bridge_span_leave(struct mu_core *core, struct span *s, uint32_t host);
 /* The same of one member; UINT32_MAX: of all, those of this host, too. */
-void mu_span_leave_one(struct mu_core *core, struct span *s, uint32_t rank);
+void mu_bridge_span_leave_one(struct mu_core *core, struct span *s, uint32_t rank);
 
 /* groups_lead.c */
 void mu_lead_look(struct mu_core *core, struct span *s);

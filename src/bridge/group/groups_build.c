@@ -27,8 +27,8 @@ static void find_sides(struct mu_core *core, struct span *s)
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
-static void opener_answer(struct mu_core *core, const struct waiter *w, enum muster_status status, const char *text,
-                          uint64_t generation)
+static void opener_answer(struct mu_core *core, const struct group_waiter *w, enum muster_status status,
+                          const char *text, uint64_t generation)
 {
     mu_call_answer(core, w->host, w->slot, w->number, status, text, &generation, status ? 0 : sizeof generation);
 }
@@ -40,10 +40,10 @@ static void build_give_up(struct mu_core *core, struct span *s, enum muster_stat
 
     snprintf(text, sizeof text, "%s", muster_last_error());
     for (uint32_t i = 0; i < s->num_waiters; i++) {
-        mu_span_leave_one(core, s, s->waiters[i].rank);
+        mu_bridge_span_leave_one(core, s, s->waiters[i].rank);
         opener_answer(core, &s->waiters[i], status, text, 0);
     }
-    mu_span_drop(core, s);
+    mu_bridge_span_drop(core, s);
 }
 
 static void span_make(struct mu_core *core, struct span *s)
@@ -74,14 +74,14 @@ static void consider_building(struct mu_core *core, struct span *s)
 {
     struct mu_roll r;
     bool is_complete = false;
-    enum muster_status status = mu_span_load(core, s, &r);
+    enum muster_status status = mu_bridge_span_load(core, s, &r);
 
     if (!status && !r.found)
         status = mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: its members are gone", s->name);
     if (!status && r.there == s->size && r.left < 0 && !s->proxy) {
         status = build_complete(core, s, &is_complete);
         if (!status && is_complete)
-            status = mu_span_load(core, s, &r);
+            status = mu_bridge_span_load(core, s, &r);
     }
     if (!status && s->proxy) {
         span_make(core, s);
@@ -100,7 +100,7 @@ static bool let_go(struct mu_core *core, struct span *s)
 
     for (uint32_t i = 0; i < s->num_waiters; i++)
         if (s->waiters[i].gone)
-            mu_span_leave_one(core, s, s->waiters[i].rank);
+            mu_bridge_span_leave_one(core, s, s->waiters[i].rank);
         else
             s->waiters[kept++] = s->waiters[i];
     if (kept == s->num_waiters)
@@ -121,7 +121,7 @@ void mu_build_look(struct mu_core *core, struct span *s)
 {
     if (s->proxy) /* calls that were sent again: it is complete already */
         span_make(core, s);
-    else if (let_go(core, s) || mu_span_changed(core, s))
+    else if (let_go(core, s) || mu_bridge_span_changed(core, s))
         consider_building(core, s);
 }
 
@@ -189,16 +189,16 @@ static enum muster_status opening_come(struct mu_core *core, struct opening *o)
 /* The caller waits. */
 static bool opening_keep(struct mu_core *core, const struct opening *o, const struct mu_request *r)
 {
-    struct span *s = mu_span_find(core, o->name, o->c.generation);
-    struct waiter *more;
+    struct span *s = mu_bridge_span_find(core, o->name, o->c.generation);
+    struct group_waiter *more;
 
     if (!s)
-        s = mu_span_new(core, o->name, o->c.generation, o->c.size, o->c.data_bytes);
+        s = mu_bridge_span_new(core, o->name, o->c.generation, o->c.size, o->c.data_bytes);
     more = s ? realloc(s->waiters, (s->num_waiters + 1) * sizeof *more) : NULL;
     if (!more)
         return false;
     s->waiters = more;
-    s->waiters[s->num_waiters++] = (struct waiter){r->number, r->host, r->slot, o->c.rank, false};
+    s->waiters[s->num_waiters++] = (struct group_waiter){r->number, r->host, r->slot, o->c.rank, false};
     s->word = 0; /* at the next look, which comes after what is to be told of tasks */
     mu_core_worked(core);
     return true;
@@ -265,13 +265,13 @@ bool mu_op_group_close(struct mu_core *core, const struct mu_request *r)
             count[1] = there || count[1] != UINT32_MAX ? count[1] : s->members[i].task;
         }
         if (!s->proxy) {
-            mu_span_leave_one(core, s, rank);
+            mu_bridge_span_leave_one(core, s, rank);
         } else if (mu_lead_hears(core, s, r->host)) { /* it has become complete meanwhile: its host has the entry */
             struct mu_pack p = {0};
 
-            mu_span_pack(&p, MU_SAY_GONE, s);
+            mu_bridge_span_pack(&p, MU_SAY_GONE, s);
             mu_pack_u32(&p, rank);
-            mu_span_send(core, r->host, MU_FRAME_GROUP, &p);
+            mu_bridge_span_send(core, r->host, MU_FRAME_GROUP, &p);
         }
     }
     mu_call_answer(core, r->host, r->slot, r->number, MUSTER_OK, NULL, count, sizeof count);

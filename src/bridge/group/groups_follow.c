@@ -31,10 +31,10 @@ static void say_arrived(struct mu_core *core, struct span *s, uint64_t instance)
 {
     struct mu_pack p = {0};
 
-    mu_span_pack(&p, MU_SAY_ARRIVED, s);
+    mu_bridge_span_pack(&p, MU_SAY_ARRIVED, s);
     mu_pack_u64(&p, instance);
-    mu_span_pack_data(core, &p, s, instance, is_own, 0);
-    mu_span_send(core, 0, MU_FRAME_GROUP, &p);
+    mu_bridge_span_pack_data(core, &p, s, instance, is_own, 0);
+    mu_bridge_span_send(core, 0, MU_FRAME_GROUP, &p);
     s->said = instance;
 }
 
@@ -52,8 +52,8 @@ static void follower_say_over(struct mu_core *core, struct span *s)
     struct mu_pack p = {0};
 
     follower_catch_up(core, s);
-    mu_span_pack(&p, MU_SAY_OVER, s);
-    mu_span_send(core, 0, MU_FRAME_GROUP_END, &p);
+    mu_bridge_span_pack(&p, MU_SAY_OVER, s);
+    mu_bridge_span_send(core, 0, MU_FRAME_GROUP_END, &p);
     s->over = true;
 }
 
@@ -96,12 +96,12 @@ static void follower_say_failed(struct mu_core *core, struct span *s, uint64_t i
         return;
     }
     follower_catch_up(core, s);
-    mu_span_bits(core, s, instance);
-    mu_span_pack(&p, MU_SAY_FAILED, s);
+    mu_bridge_span_bits(core, s, instance);
+    mu_bridge_span_pack(&p, MU_SAY_FAILED, s);
     mu_pack_u64(&p, instance);
     mu_pack_u8(&p, reason != 0);
-    mu_span_pack_bits(&p, s);
-    mu_span_send(core, 0, MU_FRAME_GROUP_END, &p);
+    mu_bridge_span_pack_bits(&p, s);
+    mu_bridge_span_send(core, 0, MU_FRAME_GROUP_END, &p);
     s->wished = instance;
 }
 
@@ -109,17 +109,17 @@ static void say_so_far(struct mu_core *core, struct span *s, uint64_t instance)
 {
     struct mu_pack p = {0};
 
-    mu_span_pack(&p, MU_SAY_SO_FAR, s);
+    mu_bridge_span_pack(&p, MU_SAY_SO_FAR, s);
     mu_pack_u64(&p, instance);
-    mu_span_pack_bits(&p, s);
-    mu_span_send(core, 0, MU_FRAME_GROUP, &p);
+    mu_bridge_span_pack_bits(&p, s);
+    mu_bridge_span_send(core, 0, MU_FRAME_GROUP, &p);
 }
 
 /* Nobody is left whom it could serve: nothing here writes its areas from now on. */
 static void span_end(struct mu_core *core, struct span *s)
 {
-    mu_span_leave(core, s, UINT32_MAX);
-    mu_span_drop(core, s);
+    mu_bridge_span_leave(core, s, UINT32_MAX);
+    mu_bridge_span_drop(core, s);
 }
 
 /* On a new connection: the leader may not have heard of what was passed here. */
@@ -156,7 +156,7 @@ static void look_at_instance(struct mu_core *core, struct span *s, uint64_t inst
         return;
     if ((closed || MU_ARRIVED_INSTANCE(wish) >= instance) && s->wished < instance)
         follower_say_failed(core, s, instance, wish & MU_ARRIVED_TIMEOUT);
-    if (there < s->num_own && mu_span_shows(core, s, instance))
+    if (there < s->num_own && mu_bridge_span_shows(core, s, instance))
         say_so_far(core, s, instance);
 }
 
@@ -165,13 +165,13 @@ void mu_follow_look(struct mu_core *core, struct span *s)
     enum mu_peer_state leader = core->peers[0].state;
     uint64_t w = follower_verdict(s);
 
-    if (mu_span_changed(core, s)) {
+    if (mu_bridge_span_changed(core, s)) {
         struct mu_roll r;
 
-        if (mu_span_load(core, s, &r))
+        if (mu_bridge_span_load(core, s, &r))
             return;
         if (!r.found) {
-            mu_span_drop(core, s);
+            mu_bridge_span_drop(core, s);
             return;
         }
     }
@@ -206,8 +206,8 @@ static bool take_made(struct mu_core *core, const char *name, uint64_t generatio
     if (u->failed || !head.size || head.size > MUSTER_GROUP_SIZE_MAX || head.data_bytes > MUSTER_GROUP_DATA_MAX)
         return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: %u members, %u bytes", name, head.size, head.data_bytes);
     members = calloc(head.size, sizeof *members);
-    s = members && !mu_span_find(core, name, generation)
-            ? mu_span_new(core, name, generation, head.size, head.data_bytes)
+    s = members && !mu_bridge_span_find(core, name, generation)
+            ? mu_bridge_span_new(core, name, generation, head.size, head.data_bytes)
             : NULL;
     sound = true;
     for (uint32_t i = 0; members && i < head.size; i++) {
@@ -219,21 +219,21 @@ static bool take_made(struct mu_core *core, const char *name, uint64_t generatio
     sound = members && sound && mu_unpack_end(u);
     if (!s || !sound || mu_enter(core->m, &ctx)) {
         if (s)
-            mu_span_drop(core, s);
+            mu_bridge_span_drop(core, s);
         free(members);
         /* known already: fine; without memory the connection breaks, and it comes again */
-        return (sound && mu_span_find(core, name, generation)) ||
+        return (sound && mu_bridge_span_find(core, name, generation)) ||
                !mu_fail(MUSTER_RESOURCE_EXHAUSTED, "group %s: no memory, or members that cannot be", name);
     }
     status = mu_roll_make(ctx, &s->key, &head, members);
     mu_exit(ctx);
     free(members);
     if (!status)
-        status = mu_span_load(core, s, &r);
+        status = mu_bridge_span_load(core, s, &r);
     if (status) { /* no room: its members will find so, and it is over for this host */
         follower_say_over(core, s);
-        mu_span_leave_one(core, s, UINT32_MAX);
-        mu_span_drop(core, s);
+        mu_bridge_span_leave_one(core, s, UINT32_MAX);
+        mu_bridge_span_drop(core, s);
     }
     return true;
 }
@@ -252,7 +252,7 @@ static bool take_released(struct mu_core *core, struct span *s, struct mu_unpack
 
     if (!verdict_is_due(s, instance))
         return true;
-    if (!mu_span_take_data(core, s, instance, u, UINT32_MAX))
+    if (!mu_bridge_span_take_data(core, s, instance, u, UINT32_MAX))
         return false;
     mu_area_arrive(s->proxy, instance);
     return true;
@@ -266,7 +266,7 @@ static bool follower_take_failed(struct mu_core *core, struct span *s, struct mu
 
     if (!verdict_is_due(s, instance))
         return true;
-    if (!mu_span_take_bits(core, s, instance, u, MU_ARRIVED_CLOSED | reason))
+    if (!mu_bridge_span_take_bits(core, s, instance, u, MU_ARRIVED_CLOSED | reason))
         return false;
     mu_area_end(&s->proxy->arrived, instance, reason);
     return true;
@@ -287,7 +287,7 @@ static bool take_trusted(struct mu_core *core, struct span *s, struct mu_unpack 
     raise_ask(s, instance); /* before the look at what has become of it */
     if (!verdict_is_due(s, instance))
         return true;
-    if (!mu_span_take_data(core, s, instance, u, UINT32_MAX))
+    if (!mu_bridge_span_take_data(core, s, instance, u, UINT32_MAX))
         return false;
     s->trusted = instance;
     trusted_pass(core, s, instance);
@@ -311,7 +311,7 @@ static bool take_so_far(struct mu_core *core, struct span *s, struct mu_unpack *
 {
     uint64_t instance = mu_unpack_u64(u);
 
-    return !verdict_is_due(s, instance) || mu_span_take_bits(core, s, instance, u, 0);
+    return !verdict_is_due(s, instance) || mu_bridge_span_take_bits(core, s, instance, u, 0);
 }
 
 /* A member gave up while the answer was on its way: it has left, before it ever arrived. */
@@ -322,7 +322,7 @@ static bool take_gone(struct mu_core *core, struct span *s, struct mu_unpack *u)
     if (!mu_unpack_end(u) || rank >= s->size || !mu_is_local_task(core->seg, s->members[rank].task))
         return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: member %u", s->name, rank);
     mu_area_close(&s->areas[rank]->arrived, 1, 0);
-    mu_span_leave_one(core, s, rank);
+    mu_bridge_span_leave_one(core, s, rank);
     return true;
 }
 
@@ -340,7 +340,7 @@ static bool take_over(struct mu_core *core, struct span *s)
 bool mu_follow_take(struct mu_core *core, uint8_t type, uint8_t say, const char *name, uint64_t generation,
                     struct mu_unpack *u)
 {
-    struct span *s = mu_span_find(core, name, generation);
+    struct span *s = mu_bridge_span_find(core, name, generation);
 
     if (type == MU_FRAME_GROUP && say == MU_SAY_MADE)
         return take_made(core, name, generation, u);

@@ -41,10 +41,10 @@ static void say_data(struct mu_core *core, struct span *s, uint32_t host, uint8_
 {
     struct mu_pack p = {0};
 
-    mu_span_pack(&p, say, s);
+    mu_bridge_span_pack(&p, say, s);
     mu_pack_u64(&p, instance);
-    mu_span_pack_data(core, &p, s, instance, is_elsewhere, host);
-    mu_span_send(core, host, MU_FRAME_GROUP, &p);
+    mu_bridge_span_pack_data(core, &p, s, instance, is_elsewhere, host);
+    mu_bridge_span_send(core, host, MU_FRAME_GROUP, &p);
 }
 
 /* What was passed by the shortcut is told before what comes after it: the host may not have heard it. */
@@ -69,11 +69,11 @@ static void leader_say_failed(struct mu_core *core, struct span *s, uint32_t hos
     struct mu_pack p = {0};
 
     leader_catch_up(core, s, host);
-    mu_span_pack(&p, MU_SAY_FAILED, s);
+    mu_bridge_span_pack(&p, MU_SAY_FAILED, s);
     mu_pack_u64(&p, instance);
     mu_pack_u8(&p, reason_of(leader_verdict(s)));
-    mu_span_pack_bits(&p, s);
-    mu_span_send(core, host, MU_FRAME_GROUP_END, &p);
+    mu_bridge_span_pack_bits(&p, s);
+    mu_bridge_span_send(core, host, MU_FRAME_GROUP_END, &p);
 }
 
 /* It failed, by whomever: all must hear. */
@@ -84,7 +84,7 @@ static void pass_on_end(struct mu_core *core, struct span *s)
     if (!(w & MU_ARRIVED_CLOSED) || s->end_said == instance)
         return;
     s->end_said = instance;
-    mu_span_bits(core, s, instance);
+    mu_bridge_span_bits(core, s, instance);
     for (uint32_t h = 1; h < core->num_hosts; h++)
         if (mu_lead_hears(core, s, h))
             leader_say_failed(core, s, h, instance);
@@ -181,10 +181,10 @@ static void host_ask(struct mu_core *core, struct span *s, uint64_t instance, ui
         return;
     s->asked = instance;
     leader_catch_up(core, s, keeper);
-    mu_span_pack(&p, MU_SAY_ASKED, s);
+    mu_bridge_span_pack(&p, MU_SAY_ASKED, s);
     mu_pack_u64(&p, instance);
     mu_pack_u8(&p, reason_of(reason));
-    mu_span_send(core, keeper, MU_FRAME_GROUP_END, &p);
+    mu_bridge_span_send(core, keeper, MU_FRAME_GROUP_END, &p);
 }
 
 /* An agent before this one may have given the host up and died before it said so in the verdict; a ruined word names
@@ -199,17 +199,17 @@ static bool can_decide(const struct mu_core *core, const struct span *s)
 /* To people: who has arrived until now. */
 static void instance_show(struct mu_core *core, struct span *s, uint64_t instance)
 {
-    if (!mu_span_shows(core, s, instance))
+    if (!mu_bridge_span_shows(core, s, instance))
         return;
     for (uint32_t h = 1; h < core->num_hosts; h++)
         if (mu_lead_hears(core, s, h)) {
             struct mu_pack p = {0};
 
             leader_catch_up(core, s, h);
-            mu_span_pack(&p, MU_SAY_SO_FAR, s);
+            mu_bridge_span_pack(&p, MU_SAY_SO_FAR, s);
             mu_pack_u64(&p, instance);
-            mu_span_pack_bits(&p, s);
-            mu_span_send(core, h, MU_FRAME_GROUP, &p);
+            mu_bridge_span_pack_bits(&p, s);
+            mu_bridge_span_send(core, h, MU_FRAME_GROUP, &p);
         }
 }
 
@@ -272,7 +272,7 @@ void mu_lead_say_made(struct mu_core *core, struct span *s, uint32_t host)
 {
     struct mu_pack p = {0};
 
-    mu_span_pack(&p, MU_SAY_MADE, s);
+    mu_bridge_span_pack(&p, MU_SAY_MADE, s);
     mu_pack_u32(&p, s->data_bytes);
     mu_pack_u32(&p, s->size);
     for (uint32_t i = 0; i < s->size; i++) {
@@ -285,7 +285,7 @@ void mu_lead_say_made(struct mu_core *core, struct span *s, uint32_t host)
         mu_pack_u32(&p, is_known ? r.attempt : 0);
         mu_pack_u64(&p, s->members[i].incarnation);
     }
-    mu_span_send(core, host, MU_FRAME_GROUP, &p);
+    mu_bridge_span_send(core, host, MU_FRAME_GROUP, &p);
 }
 
 static void leader_say_over(struct mu_core *core, uint32_t host, const char *name, uint64_t generation)
@@ -295,7 +295,7 @@ static void leader_say_over(struct mu_core *core, uint32_t host, const char *nam
     mu_pack_u8(&p, MU_SAY_OVER);
     mu_pack_text(&p, name);
     mu_pack_u64(&p, generation);
-    mu_span_send(core, host, MU_FRAME_GROUP_END, &p);
+    mu_bridge_span_send(core, host, MU_FRAME_GROUP_END, &p);
 }
 
 bool mu_lead_any_host_is_left(const struct mu_core *core, const struct span *s)
@@ -317,9 +317,9 @@ static void end_side(struct mu_core *core, struct span *s, uint32_t host, bool i
     instance_fail(core, s, host, is_lost ? MU_ARRIVED_TRUSTED : 0);
     if (s->way && !(leader_verdict(s) & MU_ARRIVED_CLOSED)) /* our speaker was faster: then it is the next one */
         instance_fail(core, s, host, is_lost ? MU_ARRIVED_TRUSTED : 0);
-    mu_span_leave(core, s, host);
+    mu_bridge_span_leave(core, s, host);
     if (!mu_lead_any_host_is_left(core, s))
-        mu_span_drop(core, s);
+        mu_bridge_span_drop(core, s);
 }
 
 void mu_lead_up(struct mu_core *core, struct span *s, uint32_t host)
@@ -336,7 +336,7 @@ void mu_lead_up(struct mu_core *core, struct span *s, uint32_t host)
         say_data(core, s, host, MU_SAY_RELEASED, mu_passed(w));
     s->released = s->way && s->way_host == host ? mu_passed(w) : s->released;
     if (w & MU_ARRIVED_CLOSED) {
-        mu_span_bits(core, s, MU_ARRIVED_INSTANCE(w));
+        mu_bridge_span_bits(core, s, MU_ARRIVED_INSTANCE(w));
         leader_say_failed(core, s, host, MU_ARRIVED_INSTANCE(w));
     }
 }
@@ -346,7 +346,7 @@ void mu_lead_lost(struct mu_core *core, struct span *s, uint32_t host)
     if (s->proxy)
         end_side(core, s, host, true);
     else
-        mu_span_leave(core, s, host); /* those who wait are told at the next look */
+        mu_bridge_span_leave(core, s, host); /* those who wait are told at the next look */
 }
 
 /*
@@ -411,7 +411,7 @@ static bool take_arrived(struct mu_core *core, struct span *s, uint32_t host, st
     mu_way_raise(s, instance);
     if (s->sides[host].there >= instance) /* said again on a new connection: the same */
         return true;
-    if (!mu_span_take_data(core, s, instance, u, host))
+    if (!mu_bridge_span_take_data(core, s, instance, u, host))
         return false;
     s->sides[host].there = instance;
     if (keeper_of(core, s) == host)
@@ -430,7 +430,7 @@ static bool leader_take_failed(struct mu_core *core, struct span *s, uint32_t ho
 
     if (heard != HEARD_DUE)
         return heard == HEARD_LATE;
-    if (!mu_span_take_bits(core, s, instance, u, 0))
+    if (!mu_bridge_span_take_bits(core, s, instance, u, 0))
         return false;
     if (s->way && s->sides[host].there >= instance) { /* it can but ask, if our speaker trusts it by now */
         if (mu_is_trusted(mu_area_close(&s->proxy->arrived, instance, reason)))
@@ -445,7 +445,7 @@ static bool leader_take_failed(struct mu_core *core, struct span *s, uint32_t ho
 bool mu_lead_take(struct mu_core *core, uint32_t host, uint8_t type, uint8_t say, const char *name, uint64_t generation,
                   struct mu_unpack *u)
 {
-    struct span *s = mu_span_find(core, name, generation);
+    struct span *s = mu_bridge_span_find(core, name, generation);
 
     if (!s || !s->proxy || !s->sides[host].in || s->sides[host].over) {
         leader_say_over(core, host, name, generation); /* nobody here knows it any more */
@@ -460,7 +460,7 @@ bool mu_lead_take(struct mu_core *core, uint32_t host, uint8_t type, uint8_t say
     if (type == MU_FRAME_GROUP && say == MU_SAY_SO_FAR) {
         uint64_t instance = mu_unpack_u64(u);
 
-        return instance != mu_passed(leader_verdict(s)) + 1 || mu_span_take_bits(core, s, instance, u, 0);
+        return instance != mu_passed(leader_verdict(s)) + 1 || mu_bridge_span_take_bits(core, s, instance, u, 0);
     }
     if (type == MU_FRAME_GROUP_END && say == MU_SAY_FAILED)
         return leader_take_failed(core, s, host, u);

@@ -189,11 +189,11 @@ static void say_port(struct mu_core *core, struct span *s, uint64_t port)
 {
     struct mu_pack p = {0};
 
-    mu_span_pack(&p, MU_SAY_SHORTCUT, s);
+    mu_bridge_span_pack(&p, MU_SAY_SHORTCUT, s);
     mu_pack_u32(&p, (uint32_t)(port & 0xffff));
     mu_pack_u64(&p, s->way_key[0]);
     mu_pack_u64(&p, s->way_key[1]);
-    mu_span_send(core, s->way_host, MU_FRAME_GROUP, &p);
+    mu_bridge_span_send(core, s->way_host, MU_FRAME_GROUP, &p);
     s->way_said = true;
 }
 

@@ -273,7 +273,7 @@ static enum muster_status make_room(struct mu_core *core, struct mu_ctx *ctx, ui
         status = delete_copy(core, ctx, &k);
         copy_drop(h, h->oldest);
     }
-    mu_bridge_say(ctx, mu_bridge_state(core->seg));
+    mu_host_bridge_say(ctx, mu_host_bridge_state(core->seg));
     return status;
 }
 
@@ -345,7 +345,7 @@ static enum muster_status copy_refuse(struct mu_core *core, struct mu_ctx *ctx, 
     status = delete_copy(core, ctx, k);
     if (!status && c)
         copy_drop(h, c);
-    mu_bridge_say(ctx, mu_bridge_state(core->seg));
+    mu_host_bridge_say(ctx, mu_host_bridge_state(core->seg));
     return status;
 }
 
@@ -390,7 +390,7 @@ static enum muster_status take_batch(struct mu_core *core, struct mu_ctx *ctx, s
     if (!status && (h->count > h->most || h->bytes > h->most_bytes))
         status = make_room(core, ctx, h->most - h->most / 8, h->most_bytes - h->most_bytes / 8);
     if (flags & MU_COPIES_ANEW)
-        mu_bridge_say(ctx, mu_bridge_state(core->seg));
+        mu_host_bridge_say(ctx, mu_host_bridge_state(core->seg));
     return status;
 }
 

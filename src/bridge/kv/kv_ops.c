@@ -189,7 +189,7 @@ static struct deletion *take_next(struct mu_core *core)
     return d;
 }
 
-void mu_kv_deletions_look(struct mu_core *core)
+void mu_deletions_look(struct mu_core *core)
 {
     struct calls *c = mu_calls_of(core);
     struct deletion *d;
@@ -205,7 +205,7 @@ void mu_kv_deletions_look(struct mu_core *core)
 }
 
 /* Its caller asks something else, or nothing: what has not gone stays. */
-void mu_kv_delete_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number)
+void mu_deletion_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number)
 {
     for (struct deletion **at = &mu_calls_of(core)->deletions; *at; at = &(*at)->next)
         if ((*at)->host == host && (*at)->slot == slot && (*at)->done.number == number) {
@@ -217,7 +217,7 @@ void mu_kv_delete_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, 
         }
 }
 
-void mu_kv_deletions_done(struct calls *c)
+void mu_deletions_done(struct calls *c)
 {
     while (c->deletions) {
         struct deletion *d = c->deletions;

@@ -20,7 +20,7 @@
 
 enum { RUN = 4 * MU_TASKS_PER_BLOCK }; /* tasks that are put in error in one go */
 
-struct loss {
+struct host_loss {
     uint64_t now;
     char text[MU_TEXT_MAX];
 };
@@ -60,7 +60,7 @@ static bool anybody_missing(struct mu_core *core)
 void mu_loss_broken(struct mu_core *core, uint32_t host)
 {
     const struct mu_peer *p = &core->peers[host];
-    struct told *told = &mu_members_of(core)->told[host];
+    struct member_told *told = &mu_members_of(core)->told[host];
     uint64_t heard = p->timed ? p->heard : core->now, gone = heard + core->timeout;
 
     if (gone < core->now + core->timeout / 2)
@@ -111,7 +111,7 @@ uint64_t mu_loss_next(struct mu_core *core)
 
 static bool task_lose(struct mu_task_change *c)
 {
-    const struct loss *loss = c->arg;
+    const struct host_loss *loss = c->arg;
     int next = mu_task_next(c->record.state, MU_EVENT_SILENCE, c->record.flags & MU_TASK_RECOVERABLE);
 
     if (next < 0)
@@ -125,7 +125,7 @@ static bool task_lose(struct mu_task_change *c)
 }
 
 /* The connected among these are in error. */
-static void lose_run(struct mu_ctx *ctx, uint32_t first, uint32_t count, struct loss *loss)
+static void lose_run(struct mu_ctx *ctx, uint32_t first, uint32_t count, struct host_loss *loss)
 {
     for (uint32_t i = 0; i < count; i += RUN) {
         uint32_t tasks[RUN], n = 0;
@@ -143,7 +143,7 @@ void mu_loss_of(struct mu_core *core, uint32_t host, const char *why)
 {
     const struct muster_segment *seg = core->seg;
     uint32_t end = seg->first_task + seg->local_tasks;
-    struct loss loss = {.now = mu_now()};
+    struct host_loss loss = {.now = mu_now()};
     char name[80];
     struct mu_ctx *ctx;
 

@@ -172,7 +172,7 @@ static void add_all(struct mu_core *core, uint64_t since, uint32_t first, uint32
 static void tell_records(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
-    struct told *told = &m->told[host];
+    struct member_told *told = &m->told[host];
     const struct mu_host *h = &core->seg->hosts[host];
     uint32_t first = core->leader ? h->first_task : 0, end = core->leader ? first + h->num_tasks : 0;
     size_t empty;
@@ -207,7 +207,7 @@ static void members_front(struct mu_core *core, uint32_t host)
 
 bool mu_members_told(struct mu_core *core, uint32_t host, uint64_t *ret_word)
 {
-    const struct told *told = &mu_members_of(core)->told[host];
+    const struct member_told *told = &mu_members_of(core)->told[host];
     struct mu_cluster c;
 
     if (mu_cluster_look(core->seg, &c))
@@ -383,7 +383,7 @@ static void members_up(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
 
-    m->told[host] = (struct told){.now = true};
+    m->told[host] = (struct member_told){.now = true};
     mu_roster_set(core, host, MU_HOST_UP);
     mu_owner_up(core, host);
     mu_core_want(core, host);

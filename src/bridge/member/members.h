@@ -21,7 +21,7 @@ struct errand {
 };
 
 /* What is to be said to a peer, or expected from it. */
-struct told {
+struct member_told {
     uint64_t version;     /* up to which it knows our records */
     uint64_t first_error; /* that it was told of */
     uint64_t roster;      /* up to which it knows the hosts: as in members.hosts_changed */
@@ -48,7 +48,7 @@ struct members {
     uint64_t tell_at;               /* when what is not urgent is told next */
     uint64_t errors_told;           /* how many there were when all were told */
     bool telling, waiting;          /* all are told in this turn; something waits for the pace */
-    struct told *told;              /* by peer */
+    struct member_told *told;       /* by peer */
     struct mu_pack list;            /* the records of `changed`, packed; empty: not yet */
     size_t *ends;                   /* where each of them ends there */
     struct mu_pack frame;

@@ -188,7 +188,7 @@ uint64_t mu_roster_next(struct mu_core *core)
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
-struct entry {
+struct roster_entry {
     uint64_t host, state, since, heard, rtt, rtt_min, pid;
     char name[64];
 };
@@ -209,7 +209,7 @@ static void take_name(struct mu_unpack *u, char name[64])
             *c = '?';
 }
 
-static bool take_entry(const struct mu_core *core, uint32_t host, struct mu_unpack *u, struct entry *e)
+static bool take_entry(const struct mu_core *core, uint32_t host, struct mu_unpack *u, struct roster_entry *e)
 {
     e->host = mu_unpack_var(u);
     e->state = mu_unpack_u8(u);
@@ -236,7 +236,7 @@ static uint64_t time_of(const struct mu_core *core, uint64_t ago)
 }
 
 /* What the leader says of others: our own table has itself, and its connection to the leader. */
-static void row_learn(struct mu_core *core, const struct entry *e)
+static void row_learn(struct mu_core *core, const struct roster_entry *e)
 {
     struct mu_host *h = host_at(core, (uint32_t)e->host);
 
@@ -254,7 +254,7 @@ static void row_learn(struct mu_core *core, const struct entry *e)
 
 bool mu_take_hosts(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
-    struct entry e;
+    struct roster_entry e;
 
     while (u->left) {
         if (!take_entry(core, host, u, &e))

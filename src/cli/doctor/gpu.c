@@ -222,7 +222,7 @@ void mu_doctor_nvml(struct mu_doctor_page *page)
 
 void mu_doctor_cuda(struct mu_doctor_page *page)
 {
-    void *handle = library_load(page, "CUDA", mu_cuda_path(), 1, "no CUDA program runs here",
+    void *handle = library_load(page, "CUDA", mu_topology_cuda_path(), 1, "no CUDA program runs here",
                                 "with a GPU, install its driver (libcuda1); in a container, start it with --gpus all");
     int (*version_of)(int *), (*init)(unsigned), (*count_of)(int *), version = 0, count = 0, rc;
     char words[256];
@@ -244,7 +244,8 @@ void mu_doctor_cuda(struct mu_doctor_page *page)
                       rc == MU_CUDA_NO_DEVICE
                           ? "if there is a GPU: unset CUDA_VISIBLE_DEVICES, or start the container with --gpus all"
                           : "see 'nvidia-smi' and NVRM lines in 'dmesg'",
-                      "%d.%d: %s", version / 1000, version % 1000 / 10, mu_cuda_words(rc, words, sizeof words));
+                      "%d.%d: %s", version / 1000, version % 1000 / 10,
+                      mu_topology_cuda_words(rc, words, sizeof words));
 }
 
 /* As a job finds it: what the loader does not know may lie in the folders where the vendor's packages put it. */

@@ -135,7 +135,7 @@ void mu_doctor_shm(struct mu_doctor_page *page)
 
 /* ---- what is left of dead jobs ----------------------------------------------------------------------------------- */
 
-struct seen {
+struct shm_seen {
     struct mu_doctor_page *page;
     unsigned live, stale;
     uint64_t stale_bytes;
@@ -144,7 +144,7 @@ struct seen {
 
 static int segment_count(void *arg, const struct muster_segment_row *row)
 {
-    struct seen *seen = arg;
+    struct shm_seen *seen = arg;
     char mend[320];
 
     if (row->problem && strncmp(row->problem, "left over", 9) != 0) {
@@ -169,7 +169,7 @@ static int segment_count(void *arg, const struct muster_segment_row *row)
 
 void mu_doctor_segments(struct mu_doctor_page *page)
 {
-    struct seen seen = {.page = page};
+    struct shm_seen seen = {.page = page};
     char mend[320], bytes[32];
 
     if (muster_segment_list(segment_count, &seen) != MUSTER_OK) {

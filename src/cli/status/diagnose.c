@@ -219,14 +219,14 @@ static void add_matter_or_end(char *text, size_t size, const struct mu_cli_pictu
 
 /* ---- findings ---------------------------------------------------------------------------------------------------- */
 
-struct search {
+struct cause_search {
     struct mu_cli_picture *picture;
     int32_t *ids;           /* room for all tasks */
     unsigned char *accused; /* a sentence names the task already */
     size_t capacity;
 };
 
-static struct mu_cli_finding *new_finding(struct search *s, enum mu_cli_kind kind, uint32_t waiters)
+static struct mu_cli_finding *new_finding(struct cause_search *s, enum mu_cli_kind kind, uint32_t waiters)
 {
     struct mu_cli_picture *picture = s->picture;
     struct mu_cli_finding *finding;
@@ -258,7 +258,7 @@ static int is_young(const struct mu_cli_picture *picture, uint64_t since_ns)
 }
 
 /* Those of a meeting's missing that tell most. */
-static int accuse_missing(struct search *s, const struct mu_meeting *meeting)
+static int accuse_missing(struct cause_search *s, const struct mu_meeting *meeting)
 {
     const struct mu_cli_picture *picture = s->picture;
     enum mu_cli_kind kind = MU_CLI_FINE;
@@ -299,7 +299,7 @@ static int accuse_missing(struct search *s, const struct mu_meeting *meeting)
 }
 
 /* What is wrong with tasks that no sentence has named: one sentence a kind, but the first error has its own. */
-static int accuse_rest(struct search *s, enum mu_cli_kind kind)
+static int accuse_rest(struct cause_search *s, enum mu_cli_kind kind)
 {
     const struct mu_cli_picture *picture = s->picture;
     int32_t first = picture->in_error ? picture->error.task_id : -1;
@@ -324,7 +324,7 @@ static int accuse_rest(struct search *s, enum mu_cli_kind kind)
     return 0;
 }
 
-static int accuse_hosts(struct search *s)
+static int accuse_hosts(struct cause_search *s)
 {
     const struct mu_cli_picture *picture = s->picture;
 
@@ -343,7 +343,7 @@ static int accuse_hosts(struct search *s)
 }
 
 /* A client that is done while most others work: its program has failed, as like as not. */
-static int accuse_leaving(struct search *s)
+static int accuse_leaving(struct cause_search *s)
 {
     int32_t id = (int32_t)s->picture->leaves - 1;
     struct mu_cli_finding *finding = id < 0 ? NULL : new_finding(s, MU_CLI_WAITS, UINT32_MAX);
@@ -367,7 +367,7 @@ static void add_what(char *text, size_t size, const char *waiting, uint32_t coun
 }
 
 /* Who waits for the same key, or event, and is not named yet: nobody is known to be late, so it ranks last. */
-static int name_waits(struct search *s)
+static int name_waits(struct cause_search *s)
 {
     const struct mu_cli_picture *picture = s->picture;
 
@@ -436,7 +436,7 @@ static void say_that_none_has_joined(const struct mu_cli_picture *picture, char 
         add(text, size, "; the processes of %u of %zu live", picture->alive, picture->count);
 }
 
-static int say_that_all_is_well(struct search *s)
+static int say_that_all_is_well(struct cause_search *s)
 {
     const struct mu_cli_picture *picture = s->picture;
     uint32_t connected = picture->states[MUSTER_TASK_CONNECTED], absent = 0;
@@ -473,7 +473,7 @@ static int by_rank(const void *a, const void *b)
 
 int mu_cli_diagnose(struct mu_cli_picture *picture)
 {
-    struct search s = {picture, calloc(picture->count + 1, sizeof *s.ids), calloc(picture->count + 1, 1), 0};
+    struct cause_search s = {picture, calloc(picture->count + 1, sizeof *s.ids), calloc(picture->count + 1, 1), 0};
     int rc = s.ids && s.accused ? 0 : -1;
 
     for (size_t i = 0; !rc && i < picture->num_meetings; i++) {

@@ -89,12 +89,12 @@ void mu_svg_pill(FILE *out, int x, int y, int room, const char *how, const char 
     mu_svg_text(out, x + 4, y + 9, MU_SVG_SMALL, place.width - 6, "on", text);
 }
 
-struct look {
+struct pen_look {
     const char *name, *light, *dark;
 };
 
 /* A machine is grey, memory blue, PCI violet, accelerators green, links purple, ranks orange. */
-static const struct look looks[] = {
+static const struct pen_look looks[] = {
     {".page", "fill:#ffffff", "fill:#0d1117"},
     {"text", "fill:#1f2328", "fill:#e6edf3"},
     {".dim", "fill:#59636e", "fill:#9198a1"},

@@ -171,13 +171,13 @@ static void put_all(struct export *x, unsigned char *seen, FILE *out)
 }
 
 /* All that is to be written, before a file is touched: where it cannot be read, an earlier export stays whole. */
-struct look {
+struct trace_look {
     struct muster_segment_info info;
     struct mu_cli_timeline timeline;
     struct muster_task_info *tasks;
 };
 
-static enum muster_status trace_look_at(struct muster *muster, struct look *look)
+static enum muster_status trace_look_at(struct muster *muster, struct trace_look *look)
 {
     struct muster_segment *segment = muster_segment_of(muster);
     size_t count;
@@ -188,7 +188,7 @@ static enum muster_status trace_look_at(struct muster *muster, struct look *look
     return status != MUSTER_OK ? status : mu_cli_tasks(muster, &look->tasks, &count, NULL);
 }
 
-static enum muster_status write_look(struct mu_cli_call *call, const struct look *look, FILE *out)
+static enum muster_status write_look(struct mu_cli_call *call, const struct trace_look *look, FILE *out)
 {
     struct export x = {.timeline = &look->timeline, .segment = &look->info, .tasks = look->tasks};
     unsigned char *seen;
@@ -203,7 +203,7 @@ static enum muster_status write_look(struct mu_cli_call *call, const struct look
     return MUSTER_OK;
 }
 
-static int trace_write_out(struct mu_cli_call *call, const struct look *look)
+static int trace_write_out(struct mu_cli_call *call, const struct trace_look *look)
 {
     const char *path = call->values[MU_OPT_OUTPUT];
     FILE *out = path ? fopen(path, "we") : stdout;
@@ -219,7 +219,7 @@ static int trace_write_out(struct mu_cli_call *call, const struct look *look)
 
 static int trace_run(struct mu_cli_call *call)
 {
-    struct look look = {.tasks = NULL};
+    struct trace_look look = {.tasks = NULL};
     struct muster *muster;
     enum muster_status status;
     int code = mu_cli_join(call, MUSTER_JOIN_READ_ONLY, -1, &muster);

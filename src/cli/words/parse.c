@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct unit {
+struct value_unit {
     const char *name;
     double factor;
 };
 
 /* "12.5unit" by a table of units; "" as a unit is allowed when the table has it. */
-static int parse_with_unit(const char *text, const struct unit *units, uint64_t *ret_value)
+static int parse_with_unit(const char *text, const struct value_unit *units, uint64_t *ret_value)
 {
     size_t digits = strspn(text, "0123456789.");
     char number_text[32], *end;
@@ -42,8 +42,8 @@ static int parse_with_unit(const char *text, const struct unit *units, uint64_t 
 
 int mu_cli_parse_duration(const char *text, uint64_t *ret_ns)
 {
-    static const struct unit units[] = {{"ns", 1},   {"us", 1e3},   {"ms", 1e6},    {"s", 1e9},
-                                        {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}, {NULL, 0}};
+    static const struct value_unit units[] = {{"ns", 1},   {"us", 1e3},   {"ms", 1e6},    {"s", 1e9},
+                                              {"m", 60e9}, {"h", 3600e9}, {"d", 86400e9}, {NULL, 0}};
 
     if (strcmp(text, "0") == 0) {
         *ret_ns = 0;
@@ -54,7 +54,7 @@ int mu_cli_parse_duration(const char *text, uint64_t *ret_ns)
 
 int mu_cli_parse_size(const char *text, uint64_t *ret_bytes)
 {
-    static const struct unit units[] = {
+    static const struct value_unit units[] = {
         {"", 1},          {"B", 1},           {"K", 1024.0},       {"KiB", 1024.0},
         {"M", 1048576.0}, {"MiB", 1048576.0}, {"G", 1073741824.0}, {"GiB", 1073741824.0},
         {NULL, 0}};

@@ -37,7 +37,7 @@ static int is_follower(const char *job)
     return found;
 }
 
-struct part {
+struct name_part {
     const char *job;
     unsigned long host; /* the least; ULONG_MAX: none */
     int is_live;
@@ -46,7 +46,7 @@ struct part {
 
 static int see_part(void *arg, const struct muster_segment_row *row)
 {
-    struct part *part = arg;
+    struct name_part *part = arg;
     size_t len = before_host(row->job);
     unsigned long host;
     int is_live = row->slots_live > 0;
@@ -65,7 +65,7 @@ static int see_part(void *arg, const struct muster_segment_row *row)
 /* One job's hosts on one machine are one job: its leader's segment shows it, else the least of the followers'. */
 static int another_shows(const char *job)
 {
-    struct part part = {.host = ULONG_MAX};
+    struct name_part part = {.host = ULONG_MAX};
     struct muster_segment *segment;
     char leader[208];
 
@@ -83,7 +83,7 @@ static int another_shows(const char *job)
 /* Where the leader's segment is on another host, a follower's of the same job serves. 1: *job is it now. */
 int mu_cli_find_part(const struct mu_cli_call *call, char *job, size_t size)
 {
-    struct part part = {.job = job, .host = ULONG_MAX};
+    struct name_part part = {.job = job, .host = ULONG_MAX};
     char why[512];
 
     snprintf(why, sizeof why, "%s", muster_last_error());

@@ -17,15 +17,15 @@
 #include <string.h>
 
 /* One core, or one hardware thread: threads[first ..] of the machine. */
-struct unit {
+struct bind_unit {
     size_t first, count;
 };
 
-struct planner {
+struct bind_planner {
     const struct mu_launch_machine *machine;
     const struct mu_launch_binding *binding;
     struct mu_launch_plan *plan;
-    struct unit *units;
+    struct bind_unit *units;
     size_t num_units;
     size_t *taken;  /* units of a seat being made */
     int *parts;     /* those that tasks are mapped by, in the order of the tree */
@@ -63,29 +63,29 @@ static char *part_describe(enum mu_launch_part part, int package, const char *nu
 
 /* ---- seats ------------------------------------------------------------------------------------------------------- */
 
-static int make_units(struct planner *p)
+static int make_units(struct bind_planner *p)
 {
     const struct mu_launch_machine *machine = p->machine;
     int threads = p->binding->map_by == MU_PART_HWTHREAD || p->binding->bind_to == MU_PART_HWTHREAD;
     enum mu_launch_part part = threads ? MU_PART_HWTHREAD : MU_PART_CORE;
 
     for (size_t i = 0; i < machine->num_threads; i++) {
-        struct unit *last = p->num_units ? &p->units[p->num_units - 1] : NULL;
+        struct bind_unit *last = p->num_units ? &p->units[p->num_units - 1] : NULL;
 
         if (last && machine->threads[last->first].part[part] == machine->threads[i].part[part])
             last->count++;
         else
-            p->units[p->num_units++] = (struct unit){i, 1};
+            p->units[p->num_units++] = (struct bind_unit){i, 1};
     }
     return threads;
 }
 
-static int part_of(const struct planner *p, size_t unit)
+static int part_of(const struct bind_planner *p, size_t unit)
 {
     return p->machine->threads[p->units[unit].first].part[p->binding->map_by];
 }
 
-static void make_parts(struct planner *p)
+static void make_parts(struct bind_planner *p)
 {
     for (size_t i = 0; i < p->num_units; i++) {
         size_t known = 0;
@@ -98,7 +98,7 @@ static void make_parts(struct planner *p)
 }
 
 /* Takes the next units of the part. 0: it has not enough left. */
-static int take_seat(struct planner *p, size_t part)
+static int take_seat(struct bind_planner *p, size_t part)
 {
     size_t wanted = p->binding->per_task, found = 0, at = p->cursor[part];
 
@@ -112,7 +112,7 @@ static int take_seat(struct planner *p, size_t part)
 /* ---- places ------------------------------------------------------------------------------------------------------ */
 
 /* The numbers of the parts that the place's processors lie in, as a list; *ret_only is the one of them, or -1. */
-static char *parts_of_place(struct planner *p, const struct mu_launch_place *place, enum mu_launch_part part,
+static char *parts_of_place(struct bind_planner *p, const struct mu_launch_place *place, enum mu_launch_part part,
                             int *ret_only)
 {
     const struct mu_launch_machine *machine = p->machine;
@@ -133,7 +133,7 @@ static char *parts_of_place(struct planner *p, const struct mu_launch_place *pla
 }
 
 /* Texts of a place whose processors are known. */
-static int describe_place(struct planner *p, struct mu_launch_place *place, char *why, size_t size)
+static int describe_place(struct bind_planner *p, struct mu_launch_place *place, char *why, size_t size)
 {
     enum mu_launch_part part = p->binding->bind_to;
     int package, node, only;
@@ -154,7 +154,7 @@ int mu_launch_place_describe(const struct mu_launch_machine *machine, enum mu_la
                              struct mu_launch_place *place, char *why, size_t size)
 {
     struct mu_launch_binding binding = {.bind_to = part};
-    struct planner p = {.machine = machine, .binding = &binding, .ids = mu_cpus_new(machine->set_size)};
+    struct bind_planner p = {.machine = machine, .binding = &binding, .ids = mu_cpus_new(machine->set_size)};
     int code = p.ids ? describe_place(&p, place, why, size) : bind_out_of_memory(why, size);
 
     CPU_FREE(p.ids);
@@ -162,7 +162,7 @@ int mu_launch_place_describe(const struct mu_launch_machine *machine, enum mu_la
 }
 
 /* Adds to the place every thread of the bind part that the unit lies in. */
-static int place_widen(const struct planner *p, struct mu_launch_place *place, size_t unit, char *why, size_t size)
+static int place_widen(const struct bind_planner *p, struct mu_launch_place *place, size_t unit, char *why, size_t size)
 {
     const struct mu_launch_thread *first = &p->machine->threads[p->units[unit].first];
     enum mu_launch_part part = p->binding->bind_to;
@@ -177,7 +177,7 @@ static int place_widen(const struct planner *p, struct mu_launch_place *place, s
     return 0;
 }
 
-static int add_place(struct planner *p, char *why, size_t size)
+static int add_place(struct bind_planner *p, char *why, size_t size)
 {
     struct mu_launch_place *place = &p->plan->places[p->plan->num_places++];
 
@@ -193,7 +193,7 @@ static int add_place(struct planner *p, char *why, size_t size)
 }
 
 /* Seats in the order of mapping, until there are no more or every task has one. */
-static int bind_places_make(struct planner *p, uint32_t num_tasks, char *why, size_t size)
+static int bind_places_make(struct bind_planner *p, uint32_t num_tasks, char *why, size_t size)
 {
     int more = 1;
 
@@ -264,7 +264,7 @@ static int stay_free(struct mu_launch_plan *plan, char *why, size_t size)
 }
 
 /* The same on a foreign machine: all of it. */
-static int stay_free_there(struct planner *p, char *why, size_t size)
+static int stay_free_there(struct bind_planner *p, char *why, size_t size)
 {
     struct mu_launch_place *place = &p->plan->places[0];
 
@@ -278,7 +278,7 @@ static int stay_free_there(struct planner *p, char *why, size_t size)
     return describe_place(p, place, why, size);
 }
 
-static void bind_planner_done(struct planner *p)
+static void bind_planner_done(struct bind_planner *p)
 {
     free(p->units);
     free(p->taken);
@@ -287,7 +287,7 @@ static void bind_planner_done(struct planner *p)
     CPU_FREE(p->ids);
 }
 
-static int planner_init(struct planner *p, char *why, size_t size)
+static int planner_init(struct bind_planner *p, char *why, size_t size)
 {
     size_t count = p->machine->num_threads;
 
@@ -303,7 +303,7 @@ static int planner_init(struct planner *p, char *why, size_t size)
 }
 
 /* More tasks than places: either they share, or nobody is bound. `unit` is "core" or "hardware thread". */
-static int tasks_oversubscribe(struct planner *p, uint32_t num_tasks, const char *unit, char *why, size_t size)
+static int tasks_oversubscribe(struct bind_planner *p, uint32_t num_tasks, const char *unit, char *why, size_t size)
 {
     struct mu_launch_plan *plan = p->plan;
     uint32_t room = plan->num_places, per_task = p->binding->per_task;
@@ -325,7 +325,7 @@ static int tasks_oversubscribe(struct planner *p, uint32_t num_tasks, const char
     return plan->foreign ? stay_free_there(p, why, size) : stay_free(plan, why, size);
 }
 
-static void count_processors(struct planner *p)
+static void count_processors(struct bind_planner *p)
 {
     size_t size = p->machine->set_size;
 
@@ -336,7 +336,7 @@ static void count_processors(struct planner *p)
     p->plan->num_processors = (uint32_t)CPU_COUNT_S(size, p->ids);
 }
 
-static int bind_plan_make(struct planner *p, uint32_t num_tasks, char *why, size_t size)
+static int bind_plan_make(struct bind_planner *p, uint32_t num_tasks, char *why, size_t size)
 {
     const char *unit;
 
@@ -367,7 +367,7 @@ int mu_launch_plan_make(const struct mu_launch_binding *binding, uint32_t num_ta
 {
     struct mu_launch_machine *own = NULL;
     struct mu_launch_plan *plan = calloc(1, sizeof *plan);
-    struct planner planner = {.binding = binding, .plan = plan};
+    struct bind_planner planner = {.binding = binding, .plan = plan};
     int code = -1;
 
     if (!machine)

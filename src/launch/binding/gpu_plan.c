@@ -16,7 +16,7 @@
 #define NODES      1024 /* more the kernel cannot be built for */
 #define NODES_SIZE CPU_ALLOC_SIZE(NODES)
 
-struct planner {
+struct gpu_planner {
     const struct mu_launch_machine *machine;
     const struct mu_launch_gpus *gpus;
     struct mu_launch_plan *plan;
@@ -55,7 +55,7 @@ void mu_launch_note(struct mu_launch_notes *notes, const char *format, ...)
     mu_launch_plain(notes->text[notes->count++]);
 }
 
-static const size_t *group_of(const struct planner *p, uint32_t task)
+static const size_t *group_of(const struct gpu_planner *p, uint32_t task)
 {
     return p->order + task % p->groups * p->each;
 }
@@ -67,7 +67,7 @@ static const char *s_of(size_t count)
     return count == 1 ? "" : "s";
 }
 
-static int count_groups(struct planner *p, const struct mu_launch_binding *binding, char *why, size_t size)
+static int count_groups(struct gpu_planner *p, const struct mu_launch_binding *binding, char *why, size_t size)
 {
     size_t there = p->gpus->count, fit;
     const char *hider = p->gpus->hider, *after = *hider ? " leaves" : "";
@@ -105,7 +105,7 @@ static int count_groups(struct planner *p, const struct mu_launch_binding *bindi
     return 0;
 }
 
-static void choose_visibility(struct planner *p, const struct mu_launch_binding *binding)
+static void choose_visibility(struct gpu_planner *p, const struct mu_launch_binding *binding)
 {
     p->own = binding->visibility == MU_LAUNCH_SEES_OWN ||
              (binding->visibility == MU_LAUNCH_SEES_DEFAULT && p->gpus->has_parts);
@@ -120,7 +120,7 @@ static void choose_visibility(struct planner *p, const struct mu_launch_binding 
 /* ---- processors -------------------------------------------------------------------------------------------------- */
 
 /* Those near the task's GPUs that may be used; all, where none is. */
-static void near_gpus_find(struct planner *p, uint32_t task, cpu_set_t *near)
+static void near_gpus_find(struct gpu_planner *p, uint32_t task, cpu_set_t *near)
 {
     size_t set_size = p->machine->set_size;
 
@@ -133,7 +133,7 @@ static void near_gpus_find(struct planner *p, uint32_t task, cpu_set_t *near)
     p->num_far++;
 }
 
-static int make_wishes(struct planner *p, char *why, size_t size)
+static int make_wishes(struct gpu_planner *p, char *why, size_t size)
 {
     p->any = mu_cpus_new(p->machine->set_size);
     p->wishes = calloc(p->num_tasks, sizeof *p->wishes);
@@ -166,7 +166,7 @@ static int is_common(const struct muster_numa *numa)
            (!*numa->kind || strcmp(numa->kind, "DRAM") == 0);
 }
 
-static int find_nodes(struct planner *p, char *why, size_t size)
+static int find_nodes(struct gpu_planner *p, char *why, size_t size)
 {
     char *allowed = p->plan->foreign ? NULL : mu_cpus_nodes_of("/proc/self/status");
     cpu_set_t *may = mu_cpus_new(NODES_SIZE);
@@ -185,13 +185,13 @@ static int find_nodes(struct planner *p, char *why, size_t size)
     return p->nodes && may ? 0 : plan_out_of_memory(why, size);
 }
 
-static int is_usable(const struct planner *p, int32_t number)
+static int is_usable(const struct gpu_planner *p, int32_t number)
 {
     return number >= 0 && number < NODES && CPU_ISSET_S((size_t)number, NODES_SIZE, p->nodes);
 }
 
 /* The nodes of the processors near the task's GPUs. */
-static int nodes_of_processors(const struct planner *p, uint32_t task, cpu_set_t *nodes)
+static int nodes_of_processors(const struct gpu_planner *p, uint32_t task, cpu_set_t *nodes)
 {
     size_t set_size = p->machine->set_size;
     cpu_set_t *cpus = mu_cpus_new(set_size);
@@ -214,7 +214,7 @@ static int nodes_of_processors(const struct planner *p, uint32_t task, cpu_set_t
 }
 
 /* Where the GPUs lie, else where the processors near them do. */
-static int near_nodes(const struct planner *p, uint32_t task, cpu_set_t *nodes)
+static int near_nodes(const struct gpu_planner *p, uint32_t task, cpu_set_t *nodes)
 {
     for (size_t i = 0; i < p->each; i++) {
         int32_t number = p->gpus->list[group_of(p, task)[i]].device->numa_node;
@@ -226,7 +226,7 @@ static int near_nodes(const struct planner *p, uint32_t task, cpu_set_t *nodes)
 }
 
 /* Nothing, where all of the machine's memory is equally near. */
-static int place_memory(const struct planner *p, uint32_t task, struct mu_launch_place *place)
+static int place_memory(const struct gpu_planner *p, uint32_t task, struct mu_launch_place *place)
 {
     cpu_set_t *nodes = mu_cpus_new(NODES_SIZE);
 
@@ -249,7 +249,7 @@ static int place_memory(const struct planner *p, uint32_t task, struct mu_launch
 enum telling { NAMES, IDS, PLACES };
 
 /* "NAME=a,b,c" of order[first ..]. */
-static char *variable_tell(const struct planner *p, const char *name, enum telling what, size_t first, size_t count)
+static char *variable_tell(const struct gpu_planner *p, const char *name, enum telling what, size_t first, size_t count)
 {
     char *text = NULL;
     size_t length;
@@ -277,7 +277,7 @@ static char *variable_tell(const struct planner *p, const char *name, enum telli
     return text;
 }
 
-static int place_env(const struct planner *p, uint32_t task, struct mu_launch_place *place)
+static int place_env(const struct gpu_planner *p, uint32_t task, struct mu_launch_place *place)
 {
     size_t first = task % p->groups * p->each, count = 0;
     int by_number = p->gpus->by_number && p->gpus->maker->vendor == mu_launch_makers[0].vendor;
@@ -299,7 +299,7 @@ static int place_env(const struct planner *p, uint32_t task, struct mu_launch_pl
 
 /* ---- whole plans ------------------------------------------------------------------------------------------------- */
 
-static int make_place(struct planner *p, uint32_t task, char *why, size_t size)
+static int make_place(struct gpu_planner *p, uint32_t task, char *why, size_t size)
 {
     struct mu_launch_place *place = &p->plan->places[p->plan->num_places++];
     struct mu_launch_wish *wish = &p->wishes[task];
@@ -321,7 +321,7 @@ static int make_place(struct planner *p, uint32_t task, char *why, size_t size)
     return mu_launch_place_describe(p->machine, MU_PART_CORE, place, why, size);
 }
 
-static int gpu_places_make(struct planner *p, char *why, size_t size)
+static int gpu_places_make(struct gpu_planner *p, char *why, size_t size)
 {
     size_t set_size = p->machine->set_size;
     int any_shared = 0;
@@ -342,7 +342,7 @@ static int gpu_places_make(struct planner *p, char *why, size_t size)
     return 0;
 }
 
-static int gpu_plan_make(struct planner *p, const struct mu_launch_binding *binding, char *why, size_t size)
+static int gpu_plan_make(struct gpu_planner *p, const struct mu_launch_binding *binding, char *why, size_t size)
 {
     if (count_groups(p, binding, why, size))
         return -1;
@@ -355,7 +355,7 @@ static int gpu_plan_make(struct planner *p, const struct mu_launch_binding *bind
     return 0;
 }
 
-static void gpu_planner_done(struct planner *p)
+static void gpu_planner_done(struct gpu_planner *p)
 {
     for (uint32_t task = 0; p->wishes && task < p->num_tasks; task++) {
         CPU_FREE((cpu_set_t *)p->wishes[task].near);
@@ -371,7 +371,7 @@ int mu_launch_gpu_plan_make(const struct mu_launch_binding *binding, uint32_t nu
                             struct mu_launch_machine **machine, const struct mu_launch_gpus *gpus,
                             struct mu_launch_plan **ret_plan, char *why, size_t size)
 {
-    struct planner p = {.gpus = gpus, .num_tasks = num_tasks, .plan = calloc(1, sizeof *p.plan)};
+    struct gpu_planner p = {.gpus = gpus, .num_tasks = num_tasks, .plan = calloc(1, sizeof *p.plan)};
     int code = -1;
 
     if (!p.plan)

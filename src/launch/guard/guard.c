@@ -232,7 +232,7 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     guard->table_size = mu_guard_table_size(ward->num_tasks, ward->num_commands);
     guard->launcher_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     guard->table_fd = memfd_create("mu-guard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (!mu_file_may_have(guard->table_size))
+    if (!mu_process_may_have(guard->table_size))
         errno = EFBIG;
     else if (guard->launcher_fd >= 0 && guard->table_fd >= 0 &&
              ftruncate(guard->table_fd, (off_t)guard->table_size) == 0)

@@ -53,7 +53,7 @@ struct child {
 };
 
 /* Of a child that was begun: what it uses until exec. */
-struct place {
+struct child_place {
     /* not 0 from begin() until the kernel, having done with the child's stores, clears it; read by
      * mu_launch_await_word() */
     _Atomic uint32_t taken;
@@ -294,9 +294,9 @@ int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *re
 /* ---- beside the launcher ----------------------------------------------------------------------------------------- */
 
 /* One that nobody is in; NULL: none is to be had. */
-static struct place *take_place(void)
+static struct child_place *take_place(void)
 {
-    static struct place *places; /* kept; what is not used is never touched */
+    static struct child_place *places; /* kept; what is not used is never touched */
 
     if (!places)
         places = new_memory(MU_LAUNCH_BEGUN_MAX * sizeof *places);
@@ -314,7 +314,7 @@ int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun 
 {
     const char *name = image->argv[0];
     const char *file = image->path ? image->path : strchr(name, '/') ? name : program_find(name, 0);
-    struct place *place =
+    struct child_place *place =
         MU_RAW_IS_APART && file && strlen(file) < PATH_MAX && strcmp(name, vain) ? take_place() : NULL;
 
     ret_begun->place = NULL;
@@ -371,7 +371,7 @@ void mu_launch_await(const struct mu_launch_begun *begun)
 int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun *begun,
                      struct mu_launch_failure *ret_failure)
 {
-    struct place *place = begun->place;
+    struct child_place *place = begun->place;
     int rc;
 
     if (!place)

@@ -67,7 +67,7 @@ int MODEL_MARK;
 #define mu_span_verdict(g, n, r, d, k) MUSTER_INTERNAL
 #define mu_span_arrived(g, n)          ((void)(n))
 #define mu_bell_ring(seg)              ((void)(seg))
-#define mu_bridge_state(seg)           MU_BRIDGE_UP
+#define mu_host_bridge_state(seg)      MU_BRIDGE_UP
 enum { AREA_WORDS = sizeof(struct mu_area) / 8 + 2 };
 static uint64_t area[MEMBERS][AREA_WORDS];
 static bool model_is_sign(const mu_a64 *p)
