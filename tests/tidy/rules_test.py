@@ -8,8 +8,9 @@ import house
 
 FOLDER = os.environ.get("TMPDIR", "/tmp")
 OPENING = "/*\n * what it owns,\n * and how.\n */\n"
+FIND = "static int key_find(void)\n{\n    return 0;\n}\n"
 LONG = "int f(void)\n{\n" + "    g();\n" * 70 + "}\n"
-# path, text below the opening comment, what must be said (with its line), or "" when nothing may be.
+# path, text below the opening comment, what must be said (with its line), or "" when nothing may be; other files.
 CASES = [
     ("src/kv/a.c", '#include "sync/shm.h"\n#include "segment/heap.h"\n#include <muster/task.h>\n', ""),
     ("src/kv/a.c", '#include "launch/spawn.h"\n', "src/kv/a.c:5: kv (floor 2) may not use launch/spawn.h (floor 7)"),
@@ -42,18 +43,30 @@ CASES = [
     ("src/kv/a.c", "/* process-local: the reference count */\nint x = atomic_load(&y);\n", ""),
     ("src/kv/a.c", "/* as mu_nowhere_put() does */\nint x;\n", "src/kv/a.c:5: its comment names mu_nowhere_put"),
     ("src/kv/a.c", "/* as mu_here_put() does */\nint mu_here_put(void);\n", ""),
+    ("src/kv/a.c", "static int find(void)\n{\n    return 0;\n}\n", "src/kv/a.c:5: find() names no subject"),
+    ("src/kv/a.c", "static __attribute__((format(printf, 1, 2))) int find(void)\n{\n}\n", "src/kv/a.c:5: find() names no subject"),
+    ("src/kv/a.c", FIND, "src/kv/a.c:5: key_find() is also a static function of src/kv/0.c",
+     ("src/kv/0.c", FIND)),
+    ("src/kv/a.c", FIND, "", ("src/task/0.c", FIND)),
+    ("src/kv/a.c", "struct hit {\n    int x;\n};\n", "src/kv/a.c:5: the tag hit is that of src/cli/b.c",
+     ("src/cli/b.c", "enum hit { A };\n")),
+    ("src/kv/a.c", "struct hit *next;\n", "", ("src/cli/b.c", "struct hit {\n    int x;\n};\n")),
+    ("src/kv/a.c", "int mu_hit_add(void)\n{\n}\n", "src/kv/a.c:5: mu_hit_add() has a prefix of the room cli",
+     ("src/cli/b.c", "int mu_hit_drop(void)\n{\n}\n")),
+    ("src/kv/a.c", "int mu_is_good(void)\n{\n}\n", "", ("src/cli/b.c", "int mu_is_bad(void)\n{\n}\n")),
     ("src/kv/a.h", "int x;\n", "src/kv/a.h: no file includes it"),
     ("build/a.c", "int x;\n", "build/a.c: is built, not written"),
     ("man/a.1", "x" * 600000, "man/a.1: is 585 KiB, more than 512"),
 ]
 
-for number, (path, text, expected) in enumerate(CASES):
+for number, (path, text, expected, *others) in enumerate(CASES):
     top = os.path.join(FOLDER, str(number))
-    os.makedirs(os.path.dirname(os.path.join(top, path)))
     subprocess.run(["git", "init", "-q", top], check=True)
-    with open(os.path.join(top, path), "w") as f:
-        f.write(OPENING + text)
-    os.chmod(os.path.join(top, path), 0o755)
+    for name, content in [(path, text), *others]:
+        os.makedirs(os.path.dirname(os.path.join(top, name)), exist_ok=True)
+        with open(os.path.join(top, name), "w") as f:
+            f.write(OPENING + content)
+        os.chmod(os.path.join(top, name), 0o755)
     run = subprocess.run([sys.executable, os.path.join(house.TOP, "tests/tidy/tidy_test.py")], stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True, env=dict(os.environ, TOP=top))
     said = [line for line in run.stdout.splitlines() if "is not formatted" not in line]

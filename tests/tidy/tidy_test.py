@@ -131,6 +131,37 @@ def comment_above(lines, first):
     return "\n".join(above)
 
 
+# ---- names ----
+
+TAG = re.compile(r"\b(?:struct|enum|union)\s+(\w+)\s*\{")
+STATIC = re.compile(r"^static\s[^;{}()=]*?\b(\w+)\((?=[^;{}]*\)\s*\{)", re.M)
+GLOBAL = re.compile(r"^(?!static (?!inline)|typedef|extern|return|else|#)[A-Za-z_][\w ]*[ *](mu_[a-z0-9]+_\w+)\("
+                    r"(?=[^;{}]*\)\s*\{)", re.M)
+ATTRIBUTE = re.compile(r"__attribute__\(\((?:[^()]|\([^()]*\))*\)\)")
+ANY_ROOM = {"mu_is"}  # a question's beginning
+
+
+def names():
+    """A tag is unique in the tree, a prefix belongs to one room; a static function has two words, and is unique in its room."""
+    tags, prefixes, statics = {}, {}, {}
+    for path in OWN:
+        code = ATTRIBUTE.sub("", house.code_only(house.read(path)))
+        room = path.split("/")[1] if path.startswith("src/") else path.split("/")[0]
+        for pattern, owners in ((TAG, tags), (GLOBAL, prefixes), (STATIC, statics)):
+            for match in pattern.finditer(code):
+                name, where = match.group(1), "%s:%d" % (path, 1 + code.count("\n", 0, match.start(1)))
+                if pattern is STATIC and "_" not in name:
+                    broken(where, "%s() names no subject: a static function has two words or more" % name)
+                owner, key = path, (room, name) if pattern is STATIC else name
+                if pattern is GLOBAL:
+                    owner, key = room, "_".join(name.split("_")[:2])
+                first = owners.setdefault(key, owner)
+                if first == owner or key in ANY_ROOM or pattern is STATIC and name.startswith("mu_"):
+                    continue
+                broken(where, {TAG: "the tag %s is that of %s, too", STATIC: "%s() is also a static function of %s",
+                               GLOBAL: "%s() has a prefix of the room %s"}[pattern] % (name, first))
+
+
 # ---- words ----
 
 BANNED = {
@@ -324,6 +355,6 @@ def formatted():
         broken("%s:%s" % (path, min(int(n) for p, n in bad if p == path)), "is not formatted; make format")
 
 
-for rule in (floors, lengths, calls, words, atomics, named, openings, dead_headers, tests_run, tree, formatted):
+for rule in (floors, lengths, names, calls, words, atomics, named, openings, dead_headers, tests_run, tree, formatted):
     rule()
 house.done("%d files, %d of them C" % (len(ALL), len(C_FILES)))
