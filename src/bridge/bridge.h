@@ -4,7 +4,7 @@
  * The leader listens, waits until every host has come (so the counts of tasks are known), creates nothing itself: the
  * agent creates the segment from the shape and hands its handle over; a follower connects, learns the shape from the
  * welcome, and does the same. From then on two threads take turns under one lock: one sleeps in epoll, one on the bell;
- * whoever wakes does the work, so nothing is handed over. With latency, one of them polls while somebody waits.
+ * the one that wakes does the work, so nothing is handed over. With latency, one of them polls while somebody waits.
  */
 #ifndef MU_BRIDGE_BRIDGE_H
 #define MU_BRIDGE_BRIDGE_H
@@ -37,7 +37,7 @@ struct mu_bridge_options {
     const char *(*name_of)(void *arg, uint32_t host);
     void (*said)(void *arg, const char *sentence); /* something the user should read: a refused peer, a lost host */
     bool (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);   /* bridge's thread, */
-    void (*host_changed)(void *arg, uint32_t host, enum mu_peer_state state, const char *why); /* or who looks */
+    void (*host_changed)(void *arg, uint32_t host, enum mu_peer_state state, const char *why); /* or the watcher's */
 };
 
 struct mu_bridge_shape {
@@ -49,7 +49,7 @@ struct mu_bridge_shape {
     uint32_t num_events, num_buckets;
     uint64_t heap_bytes, heartbeat_timeout_ns;
     uint64_t timeout_ns; /* a host that is silent for longer is lost */
-    uint64_t adopt_ns;   /* one whose agent has died has so long to be back; 0: as above */
+    uint64_t adopt_ns;   /* a host with a dead agent has so long to be back; 0: as above */
     const void *welcome; /* the leader's bytes */
     size_t welcome_len;
 };
@@ -61,8 +61,8 @@ enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const
                                   struct mu_bridge **ret_bridge);
 /*
  * Go on where an agent that has died ended: with its segment, whose table of hosts is the shape, its address, key and
- * incarnation. Nobody is waited for: who was there before comes, or is given up. Of the options those of the meeting,
- * the run and what the leader hands on do not count; with `listens` the leader's address is told.
+ * incarnation. Nobody is waited for: a host that was there before comes, or is given up. The options of the meeting and
+ * the run, and what the leader hands on, do not count; with `listens` the leader's address is told.
  */
 enum muster_status mu_bridge_resume(const struct mu_bridge_options *options, struct muster *m,
                                     struct mu_bridge **ret_bridge);

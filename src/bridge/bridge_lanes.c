@@ -1,7 +1,7 @@
 /*
  * bridge/bridge_lanes.c: what the agent's loop says by its bridge: messages to other agents, and by lanes
  * (bridge/call/lanes.h). Those are made and freed under the bridge's lock, which its threads hold whenever they are at
- * work with them. So whoever has freed them hears nothing more.
+ * work with them. So their owner hears nothing more once it has freed them.
  */
 #include "bridge/bridge_private.h"
 #include "bridge/core/control.h"

@@ -2,10 +2,10 @@
  * bridge/bridge_look.c: an agent's own thread that does for the bridge's two what only time asks for; and the hosts'
  * rows.
  *
- * What was changed by one who was killed, or stopped, before it rang is made good by a look every 100 ms (I3). The
- * agent's watcher wakes up as often anyway: so it looks here, too, sends the heartbeats that are due, and writes the
- * hosts' rows; and neither of the bridge's threads wakes up for that. A wake-up of an idle processor takes longer than
- * all that is looked at.
+ * Where a process was killed, or stopped, after a change and before it rang, a look every 100 ms finds the change (I3).
+ * The agent's watcher wakes up as often anyway: so it looks here, too, sends the heartbeats that are due, and writes
+ * the hosts' rows; and neither of the bridge's threads wakes up for that. A wake-up of an idle processor takes longer
+ * than all that is looked at.
  */
 #include "base/clock.h"
 #include "bridge/bridge_private.h"
@@ -26,7 +26,7 @@ void mu_bridge_tell_hosts(struct mu_bridge *b)
 
         if (!mu_link_stats(b->link, i, &s) || !s.connects)
             continue;
-        /* relaxed, all of them: figures to be shown, each for itself; mu_host_* of whoever shows them */
+        /* relaxed, all of them: figures to be shown, each for itself; pairs with mu_host_*() of the reader */
         mu_store_relaxed(&host->heard, s.heard_ns);
         mu_store_relaxed(&host->rtt, s.rtt_ns);
         mu_store_relaxed(&host->rtt_min, s.rtt_min_ns);
@@ -38,7 +38,7 @@ void mu_bridge_tell_hosts(struct mu_bridge *b)
     }
 }
 
-/* There are none before the core; and who looks after the bridge writes them, too. */
+/* There are none before the core; and the thread that looks after the bridge writes them, too. */
 uint64_t mu_bridge_rows_at(const struct mu_bridge *b)
 {
     return b->has_core && !b->is_looked_after ? b->told_at + 10 * (uint64_t)RECHECK_NS : UINT64_MAX;

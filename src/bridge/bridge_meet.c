@@ -1,8 +1,8 @@
 /*
- * bridge/bridge_meet.c: who may take part in the job, as which host, and the shape that all of them learn.
+ * bridge/bridge_meet.c: which agents may take part in the job, as which host, and the shape that all of them learn.
  *
  * The leader has a seat for each host. A host is its node number and its incarnation: the same incarnation comes back
- * to its seat, another one finds it taken. Until every seat is taken by somebody who is there, all are kept waiting;
+ * to its seat, another one finds it taken. Until an agent that is there has every seat, all are kept waiting;
  * then all are welcomed with the same shape. What is refused is refused in words, and changes nothing for the others.
  */
 #include <poll.h>

@@ -1,5 +1,5 @@
-/* bridge/bridge_private.h: what bridge.c, bridge_threads.c, bridge_meet.c (who comes, and the shape) and bridge_look.c
- * (who looks for the threads) share. */
+/* bridge/bridge_private.h: what bridge.c, bridge_threads.c, bridge_meet.c (the hosts that come, and the shape) and
+ * bridge_look.c (the looks beside the threads) share. */
 #ifndef MU_BRIDGE_BRIDGE_PRIVATE_H
 #define MU_BRIDGE_BRIDGE_PRIVATE_H
 

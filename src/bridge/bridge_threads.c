@@ -2,7 +2,7 @@
  * bridge/bridge_threads.c: the two threads that drive a bridge.
  *
  * Everything happens under one lock. The first thread sleeps in epoll: for what comes from other hosts, for what time
- * makes due at the link, and for whoever pokes it. The second sleeps on the segment's bell: for what the tasks of this
+ * makes due at the link, and for a poke. The second sleeps on the segment's bell: for what the tasks of this
  * host do, and what time makes due at the core; the first wakes up for that only where it comes before the second does.
  * Whichever wakes does all there is to do and sends it, so nothing is handed from one to the other. After work the
  * first does not sleep for a moment, in which an answer, or the next call, is likely to come: being woken takes longer
@@ -19,7 +19,7 @@
 #include "segment/wait.h"
 
 #define RECHECK_NS MU_BRIDGE_RECHECK_NS
-#define LONGEST_NS 2000000000u /* nobody sleeps for longer, whoever looks after it */
+#define LONGEST_NS 2000000000u /* no thread sleeps for longer */
 #define LINGER_NS  2000000u    /* with latency: polling goes on for so long after nobody waits */
 #define MOMENT_NS  100000u     /* without: after work; two round trips of a fast network */
 
@@ -87,8 +87,8 @@ static bool should_poll(struct mu_bridge *b)
     return now < b->poll_until;
 }
 
-/* Until nobody has waited for a moment. Others get the lock, and the processor when there are more who want it; where
- * they keep it, being woken is quicker. */
+/* Until nobody has waited for a moment. Other threads get the lock, and the processor when more of them want it. Where
+ * they keep the processor, being woken is quicker. */
 static void poll_for_a_while(struct mu_bridge *b)
 {
     bool is_free;

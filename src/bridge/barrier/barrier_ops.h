@@ -28,7 +28,7 @@ struct barrier_ops {
     struct {
         struct barrier_waiter **slots;
         uint32_t count;
-    } * hosts; /* by host and slot: who waits */
+    } * hosts; /* the waiters, by host and slot */
     uint32_t num_waiters;
     struct barrier_mirror sight;
 };

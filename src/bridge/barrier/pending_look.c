@@ -159,7 +159,7 @@ static enum muster_status look_at_barrier(struct mu_pending_table *t, struct mu_
         bool at_once = !c->call.waiting;
 
         next = c->next;
-        /* who leaves gets what was decided when it arrived: its mark says whether its next call is told */
+        /* a leaver gets what was decided when it arrived: its mark says whether its next call is told */
         if (c->here && (at_once || c->call.leaves || mu_barrier_call_answered(&c->call, n)))
             answer_by_instance(t, c, at_once);
     }

@@ -2,11 +2,11 @@
  * bridge/barrier/sight.c: how the leader's barriers are seen on the other hosts, by status, top, metrics and
  * muster_barrier_list().
  *
- * For people: late by 50 ms or what the number of bytes demands, never on a barrier's way; by a second where whoever
- * made the change was stopped before it rang. The leader's agent compares
- * the cells' words with those of its last look, and sends what barriers there are newer; the others' agents put it into
- * their own cells, where no task of theirs looks. Times travel as durations. A host that comes (again) forgets what it
- * had, and gets all barriers that wait, and of those that have ended as many as are cheap.
+ * For people: late by 50 ms or by what the number of bytes demands, never on a barrier's way. It is late by a second
+ * where the caller that made the change was stopped before it rang. The leader's agent compares the cells' words with
+ * those of its last look, and sends the newer barriers. The others' agents put them into their own cells, where no task
+ * of theirs looks. Times travel as durations. A host that comes (again) forgets what it had, and gets all barriers that
+ * wait, and of those that have ended as many as are cheap.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
  * bridge/call/calls.h: what the two files of the calls share: bridge/call/calls.c, the asking host, and
- * bridge/call/carry.c, who carries calls out.
+ * bridge/call/carry.c, which carries calls out.
  */
 #ifndef MU_BRIDGE_CALL_CALLS_H
 #define MU_BRIDGE_CALL_CALLS_H
@@ -29,7 +29,7 @@ struct asked {
     bool again;      /* to be sent once more, at again_at */
 };
 
-/* What became of the last call of a slot; of any host, on who carries it out. */
+/* What became of a slot's last call: for slots of all hosts, on the host that carries it out. */
 enum call_fate { UNKNOWN, OPEN, ANSWERED, SETTLED };
 struct call_entry {
     uint64_t number;
@@ -47,7 +47,7 @@ struct host_calls {
     uint32_t open;
     size_t unsettled;
     bool lost;
-    uint32_t gone_from; /* calls of slots from here on, up to this number, are of who is no more */
+    uint32_t gone_from; /* calls of slots from here on, up to this number, are of an agent that is no more */
     uint64_t gone;      /* 0: none */
 };
 

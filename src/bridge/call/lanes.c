@@ -6,9 +6,9 @@
  * bridge's is the outer one of the two, and the loop never takes that.
  *
  * Numbers. Nothing is left of the lanes of an agent before this one but what the leader knows of them. All lanes share
- * one count, which begins at the time since the machine's start, in nanoseconds: whoever counted before began earlier
- * and made less than a call a nanosecond, and a segment does not outlive its machine's run. So our first number is
- * larger than all of theirs, and one acknowledgement of all lanes, up to the number before it, ends at the leader
+ * one count, which begins at the time since the machine's start, in nanoseconds: an agent that counted before began
+ * earlier and made less than a call a nanosecond, and a segment does not outlive its machine's run. So our first number
+ * is larger than all of theirs, and one acknowledgement of all lanes, up to the number before it, ends at the leader
  * whatever they had open.
  *
  * Answers above KEPT_MAX bytes are acknowledged when the loop has taken them, and the leader has only so many bytes of
@@ -297,7 +297,7 @@ static void lane_answer(struct mu_lanes *l, struct taken *t)
         return;
     }
     mu_host_name(l->seg, 0, name, sizeof name);
-    if (l->why == LEADER_LOST) /* as whoever has a slot is told */
+    if (l->why == LEADER_LOST) /* as a caller with a slot is told */
         snprintf(text, sizeof text, "%.100s: the leader of the job, host %s, is lost", t->call->what, name);
     else
         snprintf(text, sizeof text, "%.100s: this host's agent does not ask its leader any more", t->call->what);

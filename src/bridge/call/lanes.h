@@ -38,7 +38,7 @@ void mu_lanes_listen(struct mu_lanes *lanes, void (*rung)(void *arg), void *arg)
 void mu_lanes_arm(struct mu_lanes *lanes);
 
 /*
- * A call: zeroed by its owner, who fills it in, and keeps it where it is until it has been answered or dropped.
+ * A call: its owner zeroes it, fills it in, and keeps it where it is until it has been answered or dropped.
  * answered: in mu_lanes_take(), once for each call; with the answer's status, its sentence ("" with OK) and the op's
  * own bytes, which are there until it returns. The call may be freed or asked again within it, others asked or dropped.
  */

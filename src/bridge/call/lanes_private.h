@@ -60,7 +60,7 @@ static inline struct mu_lanes *mu_lanes_of(struct mu_core *core)
 /* lanes.c; with the lock held */
 bool mu_lane_is_open(const struct lane *lane);
 void mu_lane_move(struct mu_lanes *l, struct lane *lane, enum lane_state state);
-/* All of a state are to be sent (again): in the order in which they were asked, and before who asked later. */
+/* All of a state are to be sent (again): in the order in which they were asked, and before later ones. */
 void mu_lanes_wait_again(struct mu_lanes *l, enum lane_state state);
 /* Not on its way any more. */
 void mu_lane_arrived(struct mu_lanes *l, struct lane *lane);

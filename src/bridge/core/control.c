@@ -3,7 +3,7 @@
  *
  * Other modules say anew, when a peer comes back, how things stand; agents tell of what happens once: a task's end, a
  * signal. So what is said here is kept until the peer has said that it has come: numbered from 1, sent again after a
- * broken connection, and dropped by who has it already. A message of number 0 only acknowledges.
+ * broken connection, and dropped by a peer that has it already. A message of number 0 only acknowledges.
  *
  * Numbers are those between two agents. One that took the place of a dead one has heard nothing and said nothing, so
  * each says first on a connection which agent it is, and nothing else before it has heard the same of the peer. When
@@ -115,7 +115,7 @@ static void control_up(struct mu_core *core, uint32_t host)
     talk_say(core, host, talk, NULL);
 }
 
-/* The first that comes on a connection says who is there. True: another than before. */
+/* The first message on a connection names the peer's agent. True: another than before. */
 static bool talk_meet(struct talk *talk, uint64_t peer)
 {
     bool is_another = talk->peer && talk->peer != peer;
@@ -192,7 +192,7 @@ static bool talk_can_be(const struct talk *talk, uint64_t number, uint64_t heard
     return false;
 }
 
-/* To our agent, who may have too much to read already: what it has not taken comes again, on the next connection. */
+/* To our agent, which may have too much to read already: what it has not taken comes again, on the next connection. */
 static bool talk_hear(struct mu_core *core, uint32_t host, uint32_t kind, const void *bytes, size_t len)
 {
     return !core->control || core->control(core->arg, host, kind, bytes, len) ||

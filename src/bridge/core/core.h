@@ -32,7 +32,7 @@ struct mu_core_wire {
     bool (*send)(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len);
     /* Break the connection, with the reason for both sides' messages. */
     void (*drop)(void *arg, uint32_t host, const char *why);
-    /* The same as send, of a message whose end lies in a blob, which the wire holds for as long as it needs it. NULL:
+    /* The same as send, of a message with its end in a blob, which the wire holds for as long as it needs it. NULL:
      * such a message is put together first. */
     bool (*send_slice)(void *arg, uint32_t host, uint8_t type, const void *head, size_t head_len,
                        const struct mu_slice *body);
@@ -147,11 +147,11 @@ struct mu_core {
     bool is_calm;     /* the caller's: nobody has rung, nothing has come; this turn looks again, for time's sake */
     uint64_t now;     /* as of this turn */
     uint64_t timeout; /* ns: a host silent for longer is lost */
-    uint64_t adopt;   /* ns: one whose agent has died, rather than fallen silent, has so long to be back; 0: as above */
+    uint64_t adopt;   /* ns: a host with a dead agent, rather than a silent one, has so long to be back; 0: as above */
     struct mu_core_wire wire;
     struct mu_peer *peers;        /* by host; a follower uses [0] alone */
     void *state[MU_CORE_MODULES]; /* by module, in the table's order */
-    struct mu_bell_listener *ear; /* who listens to this host's bell besides (bridge/core/ear.h); NULL: nobody */
+    struct mu_bell_listener *ear; /* the second listener to this host's bell (bridge/core/ear.h); NULL: none */
     /* the agent's: what other agents say to it (bridge/core/control.h); false: not now, the connection is to begin anew
      */
     bool (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);
@@ -193,8 +193,8 @@ void mu_core_down(struct mu_core *core, uint32_t host, const char *why, uint64_t
 void mu_core_lost(struct mu_core *core, uint32_t host, const char *why, uint64_t now);
 /* The reason to give for a host that leaves in good order. */
 #define MU_CORE_LEFT "it has left"
-/* The link's heartbeats, which the core does not see: the host was heard of then. Who keeps this up for its peers,
- * gives the core reason to count a broken connection's silence from there. */
+/* The link's heartbeats, which the core does not see: the host was heard of then. A caller that keeps this up for its
+ * peers gives the core reason to count a broken connection's silence from there. */
 void mu_core_heard(struct mu_core *core, uint32_t host, uint64_t when);
 void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len, uint64_t now);
 /* Look, collect, send. True: it did something, so another turn may find more. */
@@ -244,7 +244,7 @@ static inline void *mu_core_state(struct mu_core *core, enum mu_module_index i)
 
 /* ---- calls.c, carry.c: requests of tasks on this host and, on the leader, of all hosts ---- */
 /* Carry out a call. true: answered by mu_call_answer() now or by the time it returns; false: will be answered later by
- * whoever kept {host, slot, number}. */
+ * the module that kept {host, slot, number}. */
 typedef bool (*mu_op_fn)(struct mu_core *core, const struct mu_request *request);
 struct mu_op_kind {
     enum mu_op op;
@@ -256,7 +256,7 @@ struct mu_op_kind {
 extern const struct mu_op_kind mu_op_kinds[];
 extern const size_t mu_op_kinds_count;
 /*
- * To whoever asked, on whatever host (own too). Text may be NULL: the last error's when status is not OK. Not within
+ * To the caller, on any host (our own too). Text may be NULL: the last error's when status is not OK. Not within
  * the callbacks of an edit or a walk. An answer to a call that is not open any more is dropped.
  */
 void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number, enum muster_status status,

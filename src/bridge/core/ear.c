@@ -1,8 +1,8 @@
 /*
- * bridge/core/ear.c: who listens to the bell besides the bridge.
+ * bridge/core/ear.c: the second listener to the bell, besides the bridge.
  *
- * The word may be armed by both, and only the bridge's threads take it off. Who listens says first, under the ear's
- * lock, that it has armed; then it arms the word, unless that is armed or rung already. Whoever takes a ring or an
+ * The word may be armed by both, and only the bridge's threads take it off. The listener says first, under its lock,
+ * that it has armed; then it arms the word, unless that is armed or rung already. A thread that takes a ring or an
  * arming off the word looks behind that, under the same lock, whether it has: so one of the two sees the other.
  */
 #include "bridge/core/ear.h"
@@ -86,7 +86,7 @@ static bool is_armed(struct mu_bell_listener *ear)
 
 void mu_ear_bell_off(struct mu_core *core)
 {
-    /* who arms between the two is told when it is turned on again, or by who looks meanwhile */
+    /* a listener that arms between the two is told when it is turned on again, or by a look meanwhile */
     if (!core->ear || !is_armed(core->ear))
         mu_bell_disarm(core->seg);
 }

@@ -1,9 +1,8 @@
 /*
- * bridge/core/ear.h: the bell of a job of several hosts for a second listener: one whose calls wait in the agent's own
- * loop.
+ * bridge/core/ear.h: the bell of a job of several hosts for a second listener: the agent's own loop, where calls wait.
  *
  * The bell has one word and one sleeper, a thread of the bridge. What that takes off the word, a ring or an arming, it
- * passes on here; so do those who change the segment without ringing. Who listens arms before it looks, and is told
+ * passes on here; so do modules that change the segment without ringing. The listener arms before it looks, and is told
  * of what changes later: at once, or 100 ms later if a ringer has died. While nothing is armed nobody is told, and a
  * core that nobody listens to has no ear.
  */
@@ -26,12 +25,12 @@ struct mu_bell_listener {
 void mu_ear_make(struct mu_bell_listener *ear, struct muster_segment *seg);
 void mu_ear_done(struct mu_bell_listener *ear);
 
-/* ---- who listens ---- */
+/* ---- for the listener ---- */
 void mu_ear_listen(struct mu_bell_listener *ear, void (*rung)(void *arg), void *arg);
 void mu_ear_arm(struct mu_bell_listener *ear);
 void mu_ear_tell(struct mu_bell_listener *ear); /* armed or not */
 
-/* ---- who drives a core, with its owner's lock held ---- */
+/* ---- for the driver of a core, with its owner's lock held ---- */
 /* Instead of mu_bell_arm() and mu_bell_disarm(). */
 void mu_ear_bell_on(struct mu_core *core);
 void mu_ear_bell_off(struct mu_core *core);

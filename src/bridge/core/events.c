@@ -7,9 +7,9 @@
  * leader's ring has gone further meanwhile than it holds, the follower gets what is left, which fills its whole ring,
  * and its readers are told what they have lost.
  *
- * What a follower has not said to have taken is bounded: who was away for long gets the ring piece by piece. What was
- * decided to be sent behind those events stays behind them: it is held (mu_core_hold) until those are out that there
- * were when it was decided, and not for later ones, which may come as fast as they go.
+ * What a follower has not said to have taken is bounded: one that was away for long gets the ring piece by piece. What
+ * was decided to be sent behind those events stays behind them: it is held (mu_core_hold) until those are out that
+ * there were when it was decided, and not for later ones, which may come as fast as they go.
  *
  * A call that is made again, and is not known here because this agent is new, has been carried out if an event names
  * it. The caller said what its own ring would get next, so only events from there on can; are they not all there any

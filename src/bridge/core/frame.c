@@ -3,7 +3,7 @@
  *
  * A reader is fed whatever a socket gave. It collects 16 bytes of header, judges them all, and only then has room for
  * the payload: exactly as much as one frame announces, so that at most 64 KiB are held for bytes that have not come.
- * A frame whose payload lies whole in what was fed is not copied, nor is what was read to where it belongs at once
+ * A payload that lies whole in what was fed is not copied, nor is what was read to where it belongs at once
  * (mu_frame_room). The first fault sticks: the stream has no meaning
  * behind it.
  */
@@ -61,7 +61,7 @@ void mu_frame_reader_done(struct mu_frame_reader *r)
     *r = (struct mu_frame_reader){0};
 }
 
-/* The order matters to who reads the sentence: what is no frame at all has no version. */
+/* The order matters to the reader of the sentence: bytes that are no frame at all have no version. */
 static enum mu_frame_fault header_judge(const struct mu_frame_reader *r, const struct mu_frame_header *h)
 {
     if (h->magic != MU_FRAME_MAGIC)

@@ -79,8 +79,8 @@ void mu_frame_reader_init(struct mu_frame_reader *r, size_t most);
 void mu_frame_reader_done(struct mu_frame_reader *r);
 /* Takes from *at what belongs to the next message. 1: it is whole; 0: all is taken and more is needed; -1: a fault. */
 int mu_frame_read(struct mu_frame_reader *r, const uint8_t **at, size_t *left, struct mu_message *ret_message);
-/* Where the rest of a payload belongs that has come in part, and how much that is: whoever reads it there at once says
- * how much, before the next mu_frame_read(), which need not have any bytes then. NULL: nowhere. */
+/* Where the rest of a payload belongs that has come in part, and how much that is. A caller that reads it there at once
+ * says how much, before the next mu_frame_read(), which need not have any bytes then. NULL: nowhere. */
 uint8_t *mu_frame_room(struct mu_frame_reader *r, size_t *ret_size);
 void mu_frame_fill(struct mu_frame_reader *r, size_t len);
 /* The message goes on behind the frame that is under way. */

@@ -2,9 +2,9 @@
  * bridge/core/ids.c: NCCL's ids for tasks of other hosts.
  *
  * Each call is one step at a communicator's record (accel/nccl_record.h), made here with the code that the leader's own
- * tasks use. It needs no record of its own in the page: a step that is made twice finds in the communicator's who did
- * what to which generation. What is kept here is soft: until when the ids that other hosts were told of are good, for
- * they have no clock to see it by. An agent that starts reads it from the store.
+ * tasks use. It needs no record of its own in the page: the communicator's record says which task did what to which
+ * generation, so a step may be made twice. What is kept here is soft: until when the ids that other hosts were told of
+ * are good, for they have no clock to see it by. An agent that starts reads it from the store.
  */
 #include <stdio.h>
 #include <stdlib.h>

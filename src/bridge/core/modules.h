@@ -1,6 +1,6 @@
 /*
  * bridge/core/modules.h: what the tables of the bridge (bridge/core/tables.c) are made of: each module, the frames that
- * it takes and the calls that it carries out. Who writes one adds its lines here and there.
+ * it takes and the calls that it carries out. A new module adds its lines here and there.
  */
 #ifndef MU_BRIDGE_CORE_MODULES_H
 #define MU_BRIDGE_CORE_MODULES_H

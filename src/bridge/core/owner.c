@@ -4,8 +4,8 @@
  * An error is put into the leader's record at once, so that all learn of it though the task's host be cut off, and told
  * to that host until its own record says so, too. Resets, and heartbeats brought for a task, are errands: the leader's
  * agent passes them on to the agent of the task's host, which alone can decide them, and passes its answer back. An
- * errand whose connection breaks is sent again with the mark "again"; for one that was carried out before, that gives
- * the same answer. When the host is lost, its records are the leader's to change, and it decides.
+ * errand is sent again, with the mark "again", when its connection breaks; one that was carried out before has the same
+ * answer then. When the host is lost, its records are the leader's to change, and it decides.
  */
 #include <stdio.h>
 #include <stdlib.h>

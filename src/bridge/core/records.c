@@ -1,8 +1,8 @@
 /*
  * bridge/core/records.c: task records as they travel: runs of neighbours with one head.
  *
- * Who writes adds one record after the other, and a run grows by counting up in its head, so nothing has to be known of
- * what comes behind. Who reads gets them one by one from where they lie, and nothing is unpacked but the one at hand.
+ * The writer adds one record after the other, and a run grows by counting up in its head, so the writer need not know
+ * what comes behind. The reader gets them one by one from where they lie, and unpacks nothing but the one at hand.
  */
 #include "bridge/core/records.h"
 

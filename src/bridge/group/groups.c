@@ -1,7 +1,7 @@
 /*
  * bridge/group/groups.c: groups that span hosts: what an agent knows of them, and what both ends say.
  *
- * All that decides lies in the segments: who has come, in the leader's entry; who has arrived, in the members' words;
+ * All that decides lies in the segments: who has joined, in the leader's entry; who has arrived, in the members' words;
  * the verdict on an instance, in the word of the leader's proxy. What is kept here is found again by the next agent
  * (mu_groups_start), and what was said on a connection that broke is said anew on the next. So nothing here is
  * acknowledged but the end: a follower's entry goes when the leader has heard that all of its members are gone.
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How often it is said who has arrived so far, while anybody waits; and while nothing changes. */
+/* How often the arrivals so far are said, while anybody waits; and while nothing changes. */
 #define SHOW_NS      20000000u
 #define SHOW_IDLE_NS 100000000u
 

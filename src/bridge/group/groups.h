@@ -14,7 +14,7 @@ enum mu_group_say {
     MU_SAY_MADE = 1,     /* leader: its members have all come; they are these */
     MU_SAY_ARRIVED = 2,  /* follower: all members of this host have arrived, and gave this */
     MU_SAY_RELEASED = 3, /* leader: all have arrived; the other hosts' gave this */
-    MU_SAY_SO_FAR = 4,   /* who has arrived until now: follower: of its own; leader: of all */
+    MU_SAY_SO_FAR = 4,   /* the members that have arrived until now: follower: of its own; leader: of all */
     MU_SAY_GONE = 5,     /* leader: a member of the other host has given up before it knew the group */
     MU_SAY_TRUSTED = 6,  /* leader: all others have arrived, and gave this: the receiver has the last word */
     MU_SAY_SHORTCUT = 7, /* either: where datagrams of the receiver's go, and under which key */
@@ -47,7 +47,7 @@ struct span {
     uint32_t *own;                  /* ranks of this host's members */
     uint64_t word;                  /* of the entry's bucket, and */
     uint32_t epoch;                 /* of the job, when the entry was last looked at */
-    /* who has arrived so far, as last said */
+    /* the members that have arrived so far, as last said */
     uint8_t *shown, *bits;
     uint64_t shown_instance, show_at;
     /* a follower's: the last instance that it said ARRIVED, FAILED of on this connection, and of which it has the last
@@ -108,7 +108,7 @@ void mu_groups_start(struct mu_core *core);
 /* The head of a frame about a span. */
 void mu_bridge_span_pack(struct mu_pack *p, uint8_t say, const struct span *s);
 void mu_bridge_span_send(struct mu_core *core, uint32_t host, uint8_t type, struct mu_pack *p);
-/* Who has arrived at the instance, of this host or of all: into s->bits. How many. */
+/* The members that have arrived at the instance, of this host or of all, into s->bits. Returns how many. */
 uint32_t mu_bridge_span_bits(struct mu_core *core, struct span *s, uint64_t instance);
 void mu_bridge_span_pack_bits(struct mu_pack *p, const struct span *s);
 /* Members of other hosts arrived, or (closed) did not, as a frame says. False: not well formed. */
@@ -120,7 +120,7 @@ void mu_bridge_span_pack_data(struct mu_core *core, struct mu_pack *p, const str
 /* Into the areas of members on other hosts; of one host, unless it is UINT32_MAX. False: not well formed. */
 bool mu_bridge_span_take_data(struct mu_core *core, struct span *s, uint64_t instance, struct mu_unpack *u,
                               uint32_t host);
-/* When who has arrived so far is to be said, if that has changed: true. */
+/* True: the arrivals so far have changed, and are to be said now. */
 bool mu_bridge_span_shows(struct mu_core *core, struct span *s, uint64_t instance);
 /* Say in the entry that members have left: those of a host, or UINT32_MAX: of all other hosts; then reap. */
 void mu_bridge_span_leave(struct mu_core *core, struct span *s, uint32_t host);

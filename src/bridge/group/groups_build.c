@@ -3,7 +3,7 @@
  *
  * Building. A member on another host comes by a call, which comes for it to the entry here, as members of this host do
  * themselves. When all have come and none has left, one edit gives the entry its proxy: that makes the group complete.
- * Then every host is told who its members are, and every call is answered. The entry remembers by which call a member
+ * Then every host is told of its members, and every call is answered. The entry remembers by which call a member
  * came, so one that is sent again after this agent was replaced is known.
  */
 #include "bridge/group/groups.h"
@@ -33,7 +33,7 @@ static void opener_answer(struct mu_core *core, const struct group_waiter *w, en
     mu_call_answer(core, w->host, w->slot, w->number, status, text, &generation, status ? 0 : sizeof generation);
 }
 
-/* It will never be complete: all who wait are told why, and with that they have left. */
+/* It will never be complete: all waiters are told why, and with that they have left. */
 static void build_give_up(struct mu_core *core, struct span *s, enum muster_status status)
 {
     char text[512];
@@ -248,7 +248,7 @@ static struct span *find_call(struct mu_core *core, uint32_t host, uint32_t call
     return NULL;
 }
 
-/* The caller's last call was to open a group, and it gave up: how many had come, and who is missing. */
+/* The caller's last call was to open a group, and it gave up: how many had come, and which are missing. */
 bool mu_op_group_close(struct mu_core *core, const struct mu_request *r)
 {
     uint32_t rank = 0, count[2] = {0};

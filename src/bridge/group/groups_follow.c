@@ -4,7 +4,7 @@
  * The leader says that a group's members have all come; the entry is made here, with areas for all, before any of this
  * host's members is told. Then, instance by instance: when the last of them has arrived, that and what they gave is
  * said; what the leader answers, released or failed, becomes the proxy's word. Nothing else ever moves that word, but a
- * shortcut's speaker (barrier/shortcut.h): who gives up here can only ask (I16).
+ * shortcut's speaker (barrier/shortcut.h): a member that gives up here can only ask (I16).
  *
  * Trust. The leader may say that all others have arrived. Then what it hears first of this host on this connection
  * decides; so when that is ARRIVED, the proxy arrives without an answer. On the next connection the leader may not have
@@ -330,7 +330,7 @@ static bool take_over(struct mu_core *core, struct span *s)
 {
     uint64_t w;
 
-    /* the leader does not know it: whoever is left must end, too; at the next one if the speaker is faster */
+    /* the leader does not know it: the members that are left must end, too; at the next one if the speaker is faster */
     while (!((w = follower_verdict(s)) & MU_ARRIVED_CLOSED))
         mu_area_abandon(&s->proxy->arrived, mu_passed(w) + 1);
     span_end(core, s);

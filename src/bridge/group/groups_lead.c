@@ -122,8 +122,8 @@ static void instance_fail(struct mu_core *core, struct span *s, uint32_t host, u
     pass_on_end(core, s);
 }
 
-/* All have arrived at the instance: the verdict, unless somebody has given up. Who passes here goes on by the shortcut
- * with what is said of it behind him, and the data. */
+/* All have arrived at the instance: the verdict, unless somebody has given up. A member that passes here goes on by the
+ * shortcut, with the data and what is said of the instance behind it. */
 static void instance_release(struct mu_core *core, struct span *s, uint64_t instance)
 {
     uint32_t keeper = keeper_of(core, s);
@@ -171,7 +171,7 @@ static bool end_is_wanted(const struct mu_core *core, const struct span *s, uint
     return wanted;
 }
 
-/* The end of what a host is trusted with. That one knows who has arrived, and why it ends. */
+/* The end of what a host is trusted with. That host knows which members have arrived, and why it ends. */
 static void host_ask(struct mu_core *core, struct span *s, uint64_t instance, uint64_t reason)
 {
     uint32_t keeper = keeper_of(core, s);
@@ -196,7 +196,7 @@ static bool can_decide(const struct mu_core *core, const struct span *s)
     return keeper && s->sides[keeper].in && !s->sides[keeper].over && core->peers[keeper].state != MU_PEER_LOST;
 }
 
-/* To people: who has arrived until now. */
+/* To people: the members that have arrived until now. */
 static void instance_show(struct mu_core *core, struct span *s, uint64_t instance)
 {
     if (!mu_bridge_span_shows(core, s, instance))
@@ -346,7 +346,7 @@ void mu_lead_lost(struct mu_core *core, struct span *s, uint32_t host)
     if (s->proxy)
         end_side(core, s, host, true);
     else
-        mu_bridge_span_leave(core, s, host); /* those who wait are told at the next look */
+        mu_bridge_span_leave(core, s, host); /* the waiters are told at the next look */
 }
 
 /*
@@ -391,7 +391,7 @@ static enum heard instance_judge(const struct span *s, uint64_t instance)
     return HEARD_WRONG;
 }
 
-/* All members of the host are there: for those who look at the leader's host. */
+/* All members of the host are there: for those that look at the leader's host. */
 static void mark_there(struct mu_core *core, struct span *s, uint32_t host, uint64_t instance)
 {
     for (uint32_t i = 0; i < s->size; i++)

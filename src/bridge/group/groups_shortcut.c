@@ -4,7 +4,7 @@
  *
  * Setting up. The leader, where the hosts' connection is direct, wants a shortcut; the speaker there opens a socket and
  * says its port, which the leader's agent sends with a key, SHORTCUT. The other agent then wants one, too, and answers
- * in the same way when its speaker has a port. Who has both is live. It ends with the connection, whose keys they were.
+ * in the same way when its speaker has a port. An end that has both is live. It ends with the connection and its keys.
  *
  * While it is live the agent says nothing of an instance that no member has asked it for. What was passed by the
  * shortcut is said before anything else that supposes it: the two connections are not in one order.
@@ -45,7 +45,7 @@ static void write_words(mu_a64 *to, const uint64_t *from, size_t count)
 static void set_state(struct span *s, uint32_t is)
 {
     mu_store_release(&s->way->state, MU_SHORTCUT_STATE(s->way_number, is)); /* release: what it says is written */
-    mu_fence_seq_cst(); /* members who arrive see it, or we see them: pairs with the fence in mu_span_arrived() */
+    mu_fence_seq_cst(); /* members that arrive see it, or we see them: pairs with the fence in mu_span_arrived() */
 }
 
 /* Only when they may have changed: it is a walk over all that any host wants. */
@@ -234,7 +234,7 @@ bool mu_way_take(struct mu_core *core, struct span *s, struct mu_unpack *u)
 
 bool mu_way_covers(const struct span *s, uint64_t instance)
 {
-    /* acquire: pairs with the CAS of who raises it */
+    /* acquire: pairs with the CAS of mu_shortcut_raise() */
     return s->way_is_live && mu_load_acquire(&s->way->ask) < instance;
 }
 
@@ -248,6 +248,6 @@ void mu_way_raise(struct span *s, uint64_t instance)
     if (!s->way)
         return;
     mu_shortcut_raise(&s->way->ask, instance);
-    mu_fence_seq_cst(); /* then we look: who commits or arrives meanwhile sees it. Pairs with instance_commit() in
+    mu_fence_seq_cst(); /* then we look: a committing or arriving member sees it. Pairs with instance_commit() in
                            shortcut.c */
 }

@@ -8,8 +8,8 @@
  * meanwhile are sent as GONE. So the batch, with what the follower has besides, is the state at one moment, which is
  * after everything that was decided to be sent behind it (I10). tests/model/copies.pml and interest.pml are about this.
  *
- * A batch is the same for all hosts, and made for all of them at once; a host whose turn to speak has passed gets it in
- * the next turn, ahead of the next batch: the one is the state before the other.
+ * A batch is the same for all hosts, and made for all of them at once. A host that has been spoken to in this turn gets
+ * it in the next, ahead of the next batch: the one is the state before the other.
  *
  * What a host has not taken yet is bounded: values for which there is no room go as GONE, and again when there is.
  */
@@ -58,7 +58,7 @@ static bool change_is_wanted(const struct mu_wanted *k, uint64_t version)
     return false;
 }
 
-/* The value of a key whose version is wanted, read once for all hosts. What is long is never copied again on its way.
+/* The value of a key in a wanted version, read once for all hosts. A long one is never copied again on its way.
  */
 static void take_value(struct mu_core *core, struct mu_ctx *ctx, const struct mu_key *k, struct mu_wanted *w,
                        struct mu_found *f)
@@ -97,7 +97,7 @@ static void take_key(struct mu_core *core, struct mu_ctx *ctx, struct mu_wanted 
     mu_key_make(&k, core->seg, w->key, w->key_len);
     w->taken = false;
     w->version = 0;
-    /* unreadable is as good as gone: who asks is told why */
+    /* unreadable is as good as gone: a caller is told why */
     if (mu_table_get(&t, ctx, &k, NULL, 0, &f) || !f.version)
         return;
     w->version = f.version;
@@ -178,7 +178,7 @@ static void say_change(struct mu_copies *c, struct mu_watched *w, const struct m
         if (k->version && !k->taken && want->waits) {
             want->sent = k->version;
             want->bare = true;
-            o->anew = true; /* too large for a copy: who waits for it asks */
+            o->anew = true; /* too large for a copy: its waiters ask */
         }
     }
     o->anew |= was_bare && want->waits; /* no copy goes that would wake anybody */
@@ -355,7 +355,7 @@ static void copies_lost(struct mu_core *core, uint32_t host, const char *why)
     forget_host(core, host);
 }
 
-/* Who wants a bucket that has changed is spoken to in this turn. */
+/* Hosts that want a bucket that has changed are spoken to in this turn. */
 static void copies_look(struct mu_core *core)
 {
     struct mu_copies *c = mu_copies_of(core);

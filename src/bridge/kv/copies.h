@@ -9,7 +9,7 @@
 #include "bridge/core/modules.h"
 
 /* COPIES: flags 1, items 4; then the items: kind 1, version 8, key (length 4), value (length 4). */
-enum { MU_COPIES_ANEW = 1 };                  /* who waits there asks again: something was forgotten here */
+enum { MU_COPIES_ANEW = 1 };                  /* the waiters there ask again: something was forgotten here */
 enum { MU_COPY_GONE = 0, MU_COPY_VALUE = 1 }; /* an item's kind */
 #define MU_COPY_MAX   (4u << 20)              /* larger values are not copied: every read fetches them */
 #define MU_COPIES_CUT (1u << 20) /* a batch that is longer goes in several frames, each cut behind this many bytes */

@@ -2,7 +2,7 @@
  * bridge/kv/held.c: the copies that a follower holds.
  *
  * Its table of keys has nothing else in it. A batch first takes out the copies of all keys that it names, then puts its
- * values there: in between they are not there, and who reads one asks the leader. A batch of one value is written over
+ * values there: in between they are not there, and a reader asks the leader. A batch of one value is written over
  * the old one. A batch that is cut by this agent's death is no harm: nothing new is there before all that is old has
  * gone. With a new connection everything goes first: the leader remembers nothing of what it sent before.
  *
@@ -246,7 +246,7 @@ static void begin_report(const struct mu_held *h, struct mu_pack *p)
         mu_pack_u64(p, h->taken);
 }
 
-/* The oldest copies, until so much is left: told first, deleted then; and who waits for anything asks again. */
+/* Drops the oldest copies, until so much is left: told first, deleted then; and all waiters for keys ask again. */
 static enum muster_status make_room(struct mu_core *core, struct mu_ctx *ctx, uint32_t most, size_t most_bytes)
 {
     struct mu_held *h = mu_copies_of(core)->held;

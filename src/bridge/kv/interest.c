@@ -1,5 +1,5 @@
 /*
- * bridge/kv/interest.c: who wants which key.
+ * bridge/kv/interest.c: which host wants which key.
  *
  * The watched buckets lie one behind the other, because all their words are compared in every turn; each has a list of
  * its wanted keys, and each key its hosts. A bucket that nobody watches any more gives its place to the last one.

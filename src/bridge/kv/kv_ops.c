@@ -6,8 +6,8 @@
  * page (kv/change.h), so that a leader's agent that was restarted knows it again.
  *
  * A delete looks at every bucket and may have any number of keys to take out, so it is done in pieces, and ends where
- * it is when its caller asks something else, or is dead. A turn has time for one piece, whoever asked for how many: so
- * what else is asked waits for no more than that, and one host's deletions do not hold up another's.
+ * it is when its caller asks something else, or is dead. A turn has time for one piece, however many hosts ask. So
+ * other calls wait for no more than that, and one host's deletions do not hold up another's.
  */
 #include <stdlib.h>
 

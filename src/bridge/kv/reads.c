@@ -26,7 +26,7 @@ static struct mu_want *want_key(struct mu_core *core, const struct mu_request *r
     if (r->host == core->host || core->peers[r->host].state != MU_PEER_UP)
         return NULL;
     want = mu_interest_add(&c->in, r->host, bucket, k->words, k->len);
-    if (!want && waits) { /* keys that never came: who still waits for one asks again */
+    if (!want && waits) { /* keys that never came: the waiters for one ask again */
         c->collections++;
         mu_interest_drop(&c->in, r->host, sleeps_in_vain, NULL);
         c->out[r->host].anew = true;

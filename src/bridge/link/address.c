@@ -4,7 +4,7 @@
  * getaddrinfo() blocks for as long as the resolver likes, and the link's owner holds a lock: so it runs in a thread
  * that nobody waits for before it has said that it has the answer; then it is as good as over, and is waited for. (An
  * agent forks its guard soon after it has found the leader: of a process with one thread, whose locks are all free.)
- * The look-up belongs to both: whoever comes last, the thread or who began it, frees it.
+ * The look-up belongs to the thread and to the one that began it: the last of the two frees it.
  */
 #include "bridge/link/address.h"
 
@@ -93,7 +93,7 @@ struct mu_lookup {
     pthread_mutex_t lock;
     bool is_half; /* one of the two has done with it */
     bool has_thread;
-    pthread_t thread; /* of who began it */
+    pthread_t thread; /* the one that began it */
     struct mu_link_name name;
     int fd, error;
     struct addrinfo *list;

@@ -71,7 +71,7 @@ void mu_beat_send(struct mu_link_peer *p)
     p->pinged = p->link->now;
     if (p->link->relay && p->is_asked && p->state == MU_LINK_UP)
         report_trips(p);
-    if (p->relay) /* whose matter it is */
+    if (p->relay) /* the relay's matter */
         return;
     p->ping_stamp = mu_now();
     for (int i = 0; i < 8; i++)

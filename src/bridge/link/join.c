@@ -109,7 +109,7 @@ static bool become_host(struct mu_link_peer *p, uint32_t host)
         mu_peer_close(old, MU_LINK_DOWN, "%s has connected anew", words);
     }
     mu_link_tell(link);
-    if (p->state == MU_LINK_CLOSED || p->state == MU_LINK_ENDING) /* by whoever heard of the old one's end */
+    if (p->state == MU_LINK_CLOSED || p->state == MU_LINK_ENDING) /* by the owner, which heard of the old one's end */
         return false;
     p->host = host;
     p->stats = &link->hosts[host].stats;

@@ -1,7 +1,8 @@
 /*
  * bridge/link/link.c: making and ending a link, and what its owner asks of it between turns.
  *
- * Off loopback nothing is done without a key or certificates: whoever reaches the port could change the job's memory.
+ * Off loopback nothing is done without a key or certificates: any program that reaches the port could change the job's
+ * memory.
  * The end is orderly and bounded: LEAVE to everybody, then up to a second in which they may read it.
  */
 #include "bridge/link/link.h"

@@ -47,7 +47,7 @@ struct mu_link_events {
     /* Follower: refused for good; no more attempts. */
     void (*refused)(void *arg, const char *why);
     void (*frame)(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len);
-    /* Something that a person should read: who was refused, and why. Few a second at most. May be NULL. */
+    /* Something that a person should read: which peer was refused, and why. Few a second at most. May be NULL. */
     void (*said)(void *arg, const char *sentence);
     /* Leader: the port is open. Told from within mu_link_listen(), before OpenSSL is opened and may be found missing:
      * that takes 3 ms, in which the others can be on their way. May be NULL. */
@@ -75,7 +75,7 @@ void mu_link_free(struct mu_link *link); /* says LEAVE to all that are up, and c
 
 /* A message of any length up to 65 MiB: split into frames. false: no such peer, or its queue is full: it is dropped. */
 bool mu_link_send(struct mu_link *link, uint32_t host, uint8_t type, const void *payload, size_t len);
-/* One whose end lies in a blob: that is held until it has been written from there. */
+/* A message with its end in a blob: that is held until it has been written from there. */
 bool mu_link_send_slice(struct mu_link *link, uint32_t host, uint8_t type, const void *head, size_t head_len,
                         const struct mu_slice *body);
 void mu_link_flush(struct mu_link *link); /* write what the sockets take now: one writev a peer */

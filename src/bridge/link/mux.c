@@ -4,7 +4,7 @@
  *
  * An item is a message and the channels that it is for. A channel may join an item that is already there when the
  * bytes are the same and none of the channel's own messages comes behind it: so each channel's order stays, and the
- * modules above need not know who is told the same. Candidates are found by a hash of the message's ends.
+ * modules above need not know which hosts are told the same. Candidates are found by a hash of the message's ends.
  */
 #include "bridge/link/mux.h"
 

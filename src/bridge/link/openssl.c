@@ -1,5 +1,5 @@
 /*
- * bridge/link/openssl.c: opening OpenSSL, and what both who use it need of it.
+ * bridge/link/openssl.c: opening OpenSSL, and what both of its users need of it.
  *
  * It is never closed, for another link may come, and it is told not to clean up at exit: that is 0.1 ms for every agent
  * of a job, one after the other, in which it frees what goes with the process.

@@ -219,7 +219,7 @@ void mu_peer_words(const struct mu_link_peer *p, char *text, size_t size)
         snprintf(text, size, "a connection from %s", p->from);
 }
 
-/* Whoever knocks all night shall not fill the log: eight sentences in ten seconds, and how many there were besides. */
+/* A client that knocks all night shall not fill the log: eight sentences in ten seconds, then only their number. */
 void mu_link_say(struct mu_link *link, const char *format, ...)
 {
     char sentence[640], more[64] = "";

@@ -6,7 +6,7 @@
  * via, tree, notice). The highest is the link itself (link, turn), and a relay, which owns a second one.
  *
  * A connection (peer) is made by accept or connect, goes through the states of link/state.h, and is freed at the end of
- * the turn in which it closed, so that whoever is in the middle of it may go on. What its end means to the owner is a
+ * the turn in which it closed, so that a function in the middle of it may go on. What its end means to the owner is a
  * notice, told from the turn, never from within the owner's own call.
  */
 #ifndef MU_BRIDGE_LINK_PRIVATE_H
@@ -24,7 +24,7 @@
 #define MU_LINK_NOBODY UINT32_MAX
 
 enum {
-    MU_LINK_PENDING = 64,       /* connections at once that have not said who they are */
+    MU_LINK_PENDING = 64,       /* connections at once that have not sent their JOIN */
     MU_LINK_SILENT = 1000,      /* so many of them that said nothing are worth a word */
     MU_LINK_JOIN_BYTES = 1024,  /* most that such a one may send */
     MU_LINK_BUFFER = 256 << 10, /* of one read; one for all peers */
@@ -36,9 +36,9 @@ enum {
     MU_LINK_FAN = 64,     /* relays at most, and hosts behind one */
     MU_LINK_VIA_MOST = MU_FRAME_MESSAGE + 32768, /* of a message that a relay passes on, with what goes before it */
 };
-#define MU_LINK_JOIN_NS    5000000000u  /* to say who one is */
+#define MU_LINK_JOIN_NS    5000000000u  /* to send the JOIN */
 #define MU_LINK_RUSH_NS    2000000000u  /* the same while others wait for their turn to */
-#define MU_LINK_HELLO_NS   30000000u    /* and then to begin at all: whoever comes to join speaks at once */
+#define MU_LINK_HELLO_NS   30000000u    /* and then to begin at all: a host that comes to join speaks at once */
 #define MU_LINK_END_NS     1000000000u  /* for a last word to be read */
 #define MU_LINK_RETRY_NS   20000000u    /* between the first attempts of a follower, then twice as much each time */
 #define MU_LINK_SLOW_NS    1000000000u  /* and at most this */
@@ -75,9 +75,9 @@ struct mu_link_peer {
     enum mu_link_state state;
     enum mu_link_notice notice;
     bool is_dirty, wants_out, is_again, is_shut;
-    bool is_pending; /* it has not said who it is */
+    bool is_pending; /* it has not sent its JOIN */
     bool is_dropped; /* by words, ours or its own: it would come to that again */
-    bool is_kept;    /* waiting, by the owner's word, who will hear of its end */
+    bool is_kept;    /* waiting, by the owner's word; the owner will hear of its end */
     uint32_t connection, host, sequence;
     struct mu_frame_reader reader;
     struct mu_link_chunk *head, *tail;
@@ -186,7 +186,8 @@ void mu_peer_free_all(struct mu_link_peer **list);
 void mu_peer_words(const struct mu_link_peer *p, char *text, size_t size);
 void mu_peer_is_known(struct mu_link_peer *p); /* it is not among the pending ones any more */
 void mu_peer_leave(struct mu_link_peer *p);    /* its host */
-/* Something came from whom it leads to: behind a relay that is the leader, who may be silent while the relay is not. */
+/* When something last came from the far end: behind a relay that is the leader, which may be silent while the relay is
+ * not. */
 static inline uint64_t mu_peer_heard(const struct mu_link_peer *p)
 {
     if (p->link->is_patient)
@@ -264,7 +265,7 @@ void mu_branch_leave(struct mu_link_peer *p); /* it has ended */
 void mu_branch_take(struct mu_link_peer *relay, const struct mu_message *message);
 void mu_branch_trips(struct mu_link_peer *relay, const struct mu_message *message);
 
-/* link/tree.c: who is the leader's own connection, and who is behind which relay */
+/* link/tree.c: which hosts are the leader's own connections, and which are behind which relay */
 void mu_tree_begin(struct mu_link *link);
 bool mu_tree_keeps(struct mu_link_peer *p, uint32_t host); /* it may come, but by a relay: it is sent there */
 void mu_tree_up(struct mu_link_peer *p);

@@ -19,8 +19,8 @@ void mu_peer_read_again(struct mu_link_peer *p, bool again)
 }
 
 /* What one read may take: first the rest of a long frame's payload, to where its message is; then what comes behind it,
- * to the buffer. Behind a frame whose message goes on that is the next one's header, so that its payload can go where
- * it belongs as well. */
+ * to the buffer. Where the message goes on behind the frame, that is the next one's header, so that its payload can go
+ * where it belongs as well. */
 struct intake {
     struct iovec parts[2];
     size_t most; /* of both */

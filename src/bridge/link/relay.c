@@ -1,11 +1,11 @@
 /*
- * bridge/link/relay.c: a follower's link that is also a relay: a second link, which listens, and whose owner is this.
+ * bridge/link/relay.c: a follower's link that is also a relay: a second link, which listens, and which this file owns.
  *
- * Whoever comes to it must know the job's key, as with the leader, which alone decides about each: a JOIN goes up with
- * the number of its connection, the channel, and what the leader says to a channel goes down. Frames of the owners are
- * passed on as they are. A host speaks on its own connection only, so for itself. Down, each host has a queue with a
- * bound, and one that does not read loses its connection; up, a host that says much while much waits is not read for a
- * while. When the leader's connection breaks, all of them are sent away, and come to the leader by themselves.
+ * A host that comes to it must know the job's key, as with the leader, which alone decides about each: a JOIN goes up
+ * with the number of its connection, the channel, and what the leader says to a channel goes down. Frames of the owners
+ * are passed on as they are. A host speaks on its own connection only, so for itself. Down, each host has a queue with
+ * a bound, and one that does not read loses its connection; up, a host that says much while much waits is not read for
+ * a while. When the leader's connection breaks, all of them are sent away, and come to the leader by themselves.
  */
 #include <netinet/in.h>
 #include <poll.h>

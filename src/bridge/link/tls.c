@@ -1,10 +1,10 @@
 /*
  * bridge/link/tls.c: TLS 1.3 on a link's sockets: with the job's key on both sides, or with certificates on both.
  *
- * The key is an external PSK with an ephemeral exchange: who learns the key later cannot read what was said before. The
- * proof of knowing it is the handshake's binder, which OpenSSL compares in constant time; no secret is compared here.
- * Without certificates a side that does not know the key has nothing else to show, and the handshake fails. Sockets are
- * written by a BIO of ours, because OpenSSL's own would raise SIGPIPE.
+ * The key is an external PSK with an ephemeral exchange: an attacker that learns the key later cannot read what was
+ * said before. The proof of knowing it is the handshake's binder, which OpenSSL compares in constant time; no secret is
+ * compared here. Without certificates a side that does not know the key has nothing else to show, and the handshake
+ * fails. Sockets are written by a BIO of ours, because OpenSSL's own would raise SIGPIPE.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -252,7 +252,7 @@ static void say_failure(struct mu_link_peer *p)
     mu_peer_close(p, is_leader ? MU_LINK_QUIET : MU_LINK_REFUSED, "%s %s", words, why);
 }
 
-/* Somebody without TLS at a leader with a key: one who joins in the clear shall be told so in the clear. */
+/* A peer without TLS at a leader with a key: one that joins in the clear shall be told so in the clear. */
 static bool speaks_clear(struct mu_link_peer *p)
 {
     static const char why[] = "it came in the clear, and this job has a key: give it the same one";

@@ -1,9 +1,9 @@
 /*
- * bridge/link/tree.c: the leader's decision who comes to it directly, and who by which relay.
+ * bridge/link/tree.c: the leader's decision which hosts connect to it directly, and which by which relay.
  *
- * Of few hosts all are the leader's own connections. Of more, the first that come are relays, about as many as will be
- * behind each; whoever comes later is kept waiting, and told where a relay listens. It comes by that, or says why it
- * cannot, and is taken as it is: so what a relay adds can be lost at any time, by its death or by a firewall, and the
+ * Few hosts are all the leader's own connections. In a larger job the first that come are relays, about as many as will
+ * be behind each. A later host is kept waiting, and told where a relay listens. It comes by that, or says why it
+ * cannot, and is taken as it is. So what a relay adds can be lost at any time, by its death or by a firewall, and the
  * job goes on as a star. A host whose relay has gone comes again like any other, and is sent to another one.
  */
 #include <stdio.h>
@@ -53,7 +53,7 @@ static void forget_move(struct mu_link_peer *p)
     p->is_parked = false;
 }
 
-/* Whoever is on the way to that relay is taken as it is: nobody may be kept waiting by one that has gone. */
+/* The hosts on the way to that relay are taken as they are: a relay that has gone may keep nobody waiting. */
 static void waiting_take_back(const struct mu_link_peer *relay)
 {
     for (struct mu_link_peer *p = relay->link->peers; p; p = p->next)
@@ -120,8 +120,8 @@ static bool is_any_awaited(const struct mu_link *link)
     return false;
 }
 
-/* Whose address means the same to both, with the fewest hosts. While others may still listen, none takes more than its
- * part. */
+/* A relay with an address that means the same to both, and the fewest hosts. While others may still listen, none takes
+ * more than its part. */
 static struct mu_link_peer *relay_best(const struct mu_link_peer *p)
 {
     const struct mu_link_tree *tree = &p->link->tree;
@@ -141,7 +141,7 @@ static struct mu_link_peer *relay_best(const struct mu_link_peer *p)
     return found;
 }
 
-/* ---- who is sent there ---- */
+/* ---- the hosts that are sent there ---- */
 
 static void send_there(struct mu_link_peer *p, struct mu_link_peer *relay)
 {
@@ -196,8 +196,8 @@ void mu_tree_stays(struct mu_link_peer *p, const struct mu_message *message)
 }
 
 /*
- * Whoever waits without having been sent anywhere. The list changes with each who is released; such a one is not kept
- * again: the conditions are those of mu_tree_keeps().
+ * The hosts that wait without having been sent anywhere. The list changes with each that is released. Such a host is
+ * not kept again: the conditions are those of mu_tree_keeps().
  */
 void mu_tree_look(struct mu_link *link)
 {

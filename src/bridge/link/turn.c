@@ -1,9 +1,9 @@
 /*
  * bridge/link/turn.c: one turn of a link: what epoll reports, and what time has made due.
  *
- * The clock is the caller's. Who looks late, because it was stopped, grants everybody a new period: silence is only
- * known by one who listened. Timers are looked at when the earliest is due; heartbeats are sent in one go to all whose
- * turn is near, so that many peers do not mean many wake-ups.
+ * The clock is the caller's. A caller that looks late, because it was stopped, grants all peers a new period: only a
+ * listener knows of silence. Timers are looked at when the earliest is due. Heartbeats are sent in one go to all peers
+ * that are due soon, so that many peers do not mean many wake-ups.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -77,7 +77,7 @@ static bool is_silent(const struct mu_link_peer *p)
 }
 
 /*
- * While others wait for their turn to be accepted, who does not speak makes room for them at once: somebody who keeps
+ * While others wait to be accepted, a connection that does not speak makes room for them at once: a client that keeps
  * connecting would else have all places all the time. A host that was only slow comes again.
  */
 static uint64_t join_limit(const struct mu_link_peer *p)
@@ -99,7 +99,7 @@ static void count_silent(struct mu_link *link, const char *words)
                     link->num_silent, words);
 }
 
-/* Not joined in time: who wants to is told nothing, for it has shown no sign that it would understand. */
+/* Not joined in time: the peer is told nothing, for it has shown no sign that it would understand. */
 static void end_unjoined(struct mu_link_peer *p)
 {
     char words[160];

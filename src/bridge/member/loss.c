@@ -2,10 +2,10 @@
  * bridge/member/loss.c: hosts that do not come back.
  *
  * A peer whose connection broke is given up when nothing was heard of it for the timeout, but not before half of that
- * has passed in which it could have connected again. Who looks for this and was late himself (stopped, starved, moved
- * to another machine) takes his lateness for the reason and grants everybody a new period. Where agents that died may
- * be replaced (core->adopt) a connection that broke without a silence before has longer: the other end's kernel closed
- * it, so the host is there and its agent is not. What was given up is given up for good: its connected tasks are in
+ * has passed in which it could have connected again. An agent that was late itself (stopped, starved, moved to another
+ * machine) takes its lateness for the reason and grants all peers a new period. Where agents that died may be replaced
+ * (core->adopt) a connection that broke without a silence before has longer: the other end's kernel closed it, so the
+ * host is there and its agent is not. A host that was given up is given up for good: its connected tasks are in
  * error everywhere. Only the kernel of a host declares deaths there; this is silence, like that of a task without
  * heartbeats.
  */

@@ -3,10 +3,10 @@
  *
  * A host's own tasks' records are its truth. Its agent tells the leader which of them have changed; the leader merges
  * them into its own segment, and tells every other host what has changed there. So a death is a change of a record like
- * any other, and whoever waits for something anywhere finds it in the records beside it. All that is remembered of a
+ * any other, and a waiter on any host finds it in the records beside it. All that is remembered of a
  * peer is up to which version of the job's state it was told; a new connection begins at 0, with all that ever was.
  *
- * Merging. A record of another host's task keeps the version that it has at the one who tells of it: what is not newer
+ * Merging. A record of another host's task keeps the version that it has at the host that sends it: what is not newer
  * is nothing new, so frames may come twice or late. An error that was put into the leader's record is not overwritten
  * by a host that does not know of it yet: it is told instead (bridge/core/owner.c). Clocks are not compared: ages
  * travel.
@@ -35,7 +35,7 @@ static void records_refresh(struct mu_core *core)
     if (m->read && mu_word_same(word, m->word))
         return;
     if (mu_cluster_run(core->seg, m->first, m->count, m->records, NULL, &c))
-        return; /* corrupt: whoever needs the records is told so */
+        return; /* corrupt: each reader of the records is told so */
     m->read = true;
     m->word = c.word;
     m->version = c.root.version;
@@ -105,7 +105,7 @@ static void add_record(struct mu_core *core, struct mu_records_out *out, uint32_
     mu_records_add(out, &said, h ? h->first_task + h->num_tasks : out->end);
 }
 
-/* Those that have changed, once for all who are told of them. */
+/* Those that have changed, once for all hosts that are told of them. */
 static void pack_list(struct mu_core *core)
 {
     struct members *m = mu_members_of(core);

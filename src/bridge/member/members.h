@@ -15,7 +15,7 @@
 /* Something asked of the agent of a task's host, which has not answered: the leader's. */
 struct errand {
     uint32_t op, task, owner, code;
-    uint32_t host, slot; /* who asked */
+    uint32_t host, slot; /* the asking one's */
     uint64_t number, incarnation;
     bool again; /* it may have been carried out before */
 };
@@ -30,7 +30,7 @@ struct member_told {
     bool is_replaced;     /* with `gone`: its agent has died, rather than the host, and may be replaced until then */
 };
 
-/* What the leader says of the hosts to those who were told up to `told`, as it was at a turn. */
+/* What the leader says of the hosts to those that were told up to `told`, as it was at a turn. */
 struct mu_news {
     struct mu_pack list;
     uint64_t told, roster, at; /* roster: of members then, 0: none of this turn; at: when */

@@ -114,7 +114,7 @@ static void pack_host(struct mu_core *core, struct mu_pack *p, uint32_t host, bo
     mu_pack_raw(p, name, strlen(name));
 }
 
-/* What is new to who was told up to `told`. It is packed once for all of a turn who were: all of a job, mostly. */
+/* What is new to a host that was told up to `told`. It is packed once for all such hosts of a turn: mostly all. */
 static const struct mu_pack *news_since(struct mu_core *core, uint64_t told)
 {
     struct members *m = mu_members_of(core);
