@@ -224,7 +224,7 @@ static int read_some(struct mu_pmi1_client *client)
     return COMPLETE;
 }
 
-/* The other end is closed. Whoever had said init, and not finalize, is missed: by a barrier, or at its end. */
+/* The other end is closed. A task that had said init, and not finalize, is missed: by a barrier, or at its end. */
 static void hear_end(struct mu_pmi1_client *client)
 {
     struct mu_pmi1 *server = client->server;

@@ -2,7 +2,7 @@
  * compat/pmi1.h: PMI-1 for the MPI programs of a job: what MPICH and its kin ask their launcher, served in the agent's
  * loop.
  *
- * Each task talks over a socket of its own, one line each way: who it is, keys and values, a barrier behind which all
+ * Each task talks over a socket of its own, one line each way: its number, keys and values, a barrier behind which all
  * see what was put before, the end, an abort. With several hosts each host's server serves its own tasks; what was put
  * goes to the others with the barrier, by `exchange`. Nothing is done for a task that never says a word but to keep its
  * socket.
@@ -48,7 +48,7 @@ struct mu_pmi1_options {
     /* It waits for a task that does not come: in the barrier, of which it has been told, but MPICH does not listen; or
      * somewhere between init and finalize, for one that has ended without init. */
     void (*stranded)(void *arg, uint32_t task, const char *why);
-    /* What was put, for people who look; NULL: nobody does. */
+    /* What was put, for people that look; NULL: nobody does. */
     void (*shown)(void *arg, const char *key, size_t key_len, const char *value, size_t value_len);
     void (*said)(void *arg, const char *sentence);
 };
@@ -66,7 +66,7 @@ void mu_pmi1_exchanged(struct mu_pmi1 *server, enum muster_status status, uint32
 
 /* What another host's server tells. */
 void mu_pmi1_told(struct mu_pmi1 *server, const void *bytes, size_t len);
-/* Who waits here, for whom; "": nobody does. */
+/* The tasks that wait here, and what they wait for; "": none. */
 void mu_pmi1_describe(const struct mu_pmi1 *server, char *text, size_t size);
 
 enum mu_pmi1_end {
@@ -75,8 +75,8 @@ enum mu_pmi1_end {
     MU_PMI1_OPEN,      /* it is still one of the others' MPI world */
     MU_PMI1_ABORTED,
 };
-/* The task's process has ended: what it had said is heard, and its socket closed. Who waits for it in vain is told by
- * mu_pmi1_look(), when the task's own end has been. */
+/* The task's process has ended: what it had said is heard, and its socket closed. mu_pmi1_look() tells those that wait
+ * for it in vain, once the task's own end has been told. */
 enum mu_pmi1_end mu_pmi1_task_ended(struct mu_pmi1 *server, uint32_t task);
 /* All that can come to the barrier may be there now, or one of them never will. NULL is allowed. */
 void mu_pmi1_look(struct mu_pmi1 *server);

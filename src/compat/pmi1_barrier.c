@@ -2,7 +2,7 @@
  * compat/pmi1_barrier.c: the barrier of PMI-1, and the tasks that wait in vain.
  *
  * When all tasks of this host are at it, what they put goes to the other hosts with the news of that, and all are
- * released when every host's has come. When somebody has left who did not come, that is the news. The tasks of a host
+ * released when every host's has come. When a task has left without coming, that is the news. The tasks of a host
  * may wait for each other without a barrier: MPICH 5's do in memory that they share, and look at nothing else. So when
  * one ends that has never said init, those that have wait in vain.
  */
@@ -73,7 +73,7 @@ static void say_gone(const struct mu_pmi1 *server, uint32_t i, char *why, size_t
              server->tasks[i].state == MU_PMI1_NEW ? " without MPI_Init" : ", or left MPI");
 }
 
-/* Who is in a barrier is answered there. */
+/* A task in a barrier is answered there. */
 static void strand_begun(struct mu_pmi1 *server)
 {
     uint32_t count = server->options.local_tasks, never = 0;

@@ -1,11 +1,11 @@
 /*
  * compat/pmi1_port.c: tasks that come over TCP: PMI_PORT and PMI_ID instead of a socket that they inherit.
  *
- * For programs whose starter closes what it does not know (Python's subprocess), or that run where descriptors do not
- * come along. The protocol has nothing by which a client could prove who it is, so only the loopback is listened at,
- * only processes of this user are heard, and each task is somebody's once.
+ * For programs with a starter that closes what it does not know (Python's subprocess), or that run where descriptors do
+ * not come along. The protocol has nothing by which a client could prove its identity, so only the loopback is listened
+ * at, only processes of this user are heard, and each task is one connection's, once.
  *
- * Whose a connection is costs descriptors to ask. They are held from the start, since other threads may take what is
+ * Asking for a connection's owner costs descriptors. They are held from the start, since other threads may take what is
  * let go for it, and nobody is accepted without: where none is left the listener rests a while, for a connection that
  * nobody takes would wake the loop for ever.
  */

@@ -239,7 +239,7 @@ static void answer_finalize(struct mu_pmi1_client *client, const struct mu_pmi1_
     mu_pmi1_reply(client, "cmd=finalize_ack rc=0");
 }
 
-/* There is no reply: whoever says it waits for his end. */
+/* There is no reply: the task that says it waits for its end. */
 static void answer_abort(struct mu_pmi1_client *client, const struct mu_pmi1_line *line)
 {
     const struct mu_pmi1_options *options = &client->server->options;

@@ -2,8 +2,8 @@
  * compat/pmix.c: libpmix's server, and the registration of a job with it.
  *
  * libpmix is set up in an environment without the variables of PMIx and of hwloc's plugins: the launcher may itself be
- * a client of another's PMIx, and it looks at the machine with hwloc, whose plugins start vendors' runtimes (and a
- * process that has started CUDA may not fork). It keeps its thread until the server is closed, however many attempts
+ * a client of another's PMIx, and it looks at the machine with hwloc, and hwloc's plugins start vendors' runtimes (and
+ * a process that has started CUDA may not fork). It keeps its thread until the server is closed, however many attempts
  * there are.
  */
 #include <stdio.h>
@@ -335,7 +335,7 @@ static void finalize_library(struct mu_pmix *pmix)
 
 /*
  * Whether a task of this host may have gone in the midst of PMIx_Init: libpmix (4.2 to 6.1) then frees what it keeps of
- * the task, and leaves it in the list of the job's, whose end frees it again: it crashes, or waits for ever.
+ * the task, and leaves it in the list of the job's, and the job's end frees it again: it crashes, or waits for ever.
  */
 static bool may_be_broken(const struct mu_pmix *pmix)
 {

@@ -7,7 +7,7 @@
  *
  * Life: open (the library, its thread, its files), then for each attempt of the job begin, with a name space of its own
  * in which all of this host's tasks are registered before any is started; end; and close. What the servers of several
- * hosts say to each other is carried by who opened it, in order, each message once; host 0's is the middle.
+ * hosts say to each other is carried by the opener, in order, each message once; host 0's is the middle.
  */
 #ifndef MU_COMPAT_PMIX_H
 #define MU_COMPAT_PMIX_H
@@ -69,15 +69,15 @@ void mu_pmix_gathered(struct mu_pmix *pmix, uint32_t id, bool failed, void *byte
 bool mu_pmix_is_within(const struct mu_pmix *pmix, uint32_t task);
 
 enum mu_pmix_end {
-    MU_PMIX_NEVER,     /* it has not begun PMIx; others who will, on any host, are stranded() */
+    MU_PMIX_NEVER,     /* it has not begun PMIx; others that will, on any host, are stranded() */
     MU_PMIX_MISSED,    /* nor that, and another task of this host is within PMIx */
     MU_PMIX_OPEN,      /* it was within PMIx */
     MU_PMIX_FINALIZED, /* it had ended it */
 };
-/* The process of a task of this host has ended. MU_PMIX_MISSED: `ret_other` is who misses it. NULL is allowed. */
+/* The process of a task of this host has ended. MU_PMIX_MISSED: `ret_other` is a task that misses it. May be NULL. */
 enum mu_pmix_end mu_pmix_task_ended(struct mu_pmix *pmix, uint32_t task, uint32_t *ret_other);
 
-/* Who waits here, as far as libpmix lets us know, and for whom; "": nobody that we know of. */
+/* The tasks that wait here, as far as libpmix lets us know, and what they wait for; "": none that we know of. */
 void mu_pmix_describe(const struct mu_pmix *pmix, char *text, size_t size);
 
 struct mu_pmix_stats {
@@ -85,7 +85,7 @@ struct mu_pmix_stats {
 };
 void mu_pmix_stats(const struct mu_pmix *pmix, struct mu_pmix_stats *ret_stats);
 
-/* The attempt's tasks have ended, or are to end. Whoever waits is answered that the others are lost. */
+/* The attempt's tasks have ended, or are to end. Waiters are answered that the others are lost. */
 void mu_pmix_end(struct mu_pmix *pmix);
 /*
  * The same, and libpmix is stopped: before tasks are killed that may be in a fence, for it (4.2 to 6.0) takes the loss

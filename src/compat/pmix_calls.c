@@ -1,8 +1,9 @@
 /*
  * compat/pmix_calls.c: libpmix's calls, from its thread to the loop's.
  *
- * Its thread must not wait: what a call says is copied, put into a list, and the loop is woken. Only who is within PMIx
- * is noted at once: a task that is told that it may go on may end, and be reaped, before the loop has looked.
+ * Its thread must not wait: what a call says is copied, put into a list, and the loop is woken. Only that a task is
+ * within PMIx is noted at once: a task that is told that it may go on may end, and be reaped, before the loop has
+ * looked.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * compat/pmix_far.c: fences over several hosts, and values that another host's tasks have put.
  *
  * libpmix asks once all of this host's participants have come, and gives their bytes. What the hosts of a fence give is
- * gathered by who opened the server, in order of fences of the same tasks; each host gets all parts, one after the
+ * gathered by the server's opener, in order of fences of the same tasks; each host gets all parts, one after the
  * other: libpmix knows where each ends. Values go from server to server by host 0's, for others do not know each other.
  *
  * A host that is lost ends the job, so nobody waits for its part for ever.
@@ -92,7 +92,7 @@ void mu_pmix_expire(struct mu_pmix *pmix, bool all)
 void mu_pmix_say(struct mu_pmix *pmix, uint32_t host, struct mu_pack *p)
 {
     if (p->failed)
-        ; /* no memory: whoever waits for it has his timeout, or the job's */
+        ; /* no memory: the waiter has its timeout, or the job's */
     else if (host == pmix->host)
         mu_pmix_told(pmix, host, p->bytes, p->len);
     else
@@ -288,7 +288,7 @@ static void hear_had(struct mu_pmix *pmix, struct mu_unpack *u)
 
 /*
  * libpmix completes a fence when all have come, and says nothing of one for which a task is missing. So, as with other
- * launchers: once one task has begun PMIx all have to, and who ends without it leaves the others waiting.
+ * launchers: once one task has begun PMIx all have to, and a task that ends without it leaves the others waiting.
  */
 
 static bool is_within(const void *arg, uint32_t task)
@@ -326,7 +326,7 @@ static uint32_t first_within(const struct mu_pmix *pmix)
     return UINT32_MAX;
 }
 
-/* To all other hosts but who has said it; only host 0 tells others than host 0. */
+/* To all other hosts but the one that has said it; only host 0 tells others than host 0. */
 static void say_left(struct mu_pmix *pmix, uint32_t task, uint32_t except)
 {
     for (uint32_t host = 0; host < (pmix->host == 0 ? pmix->num_hosts : 1); host++) {

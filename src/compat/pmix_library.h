@@ -1,8 +1,8 @@
 /*
  * compat/pmix_library.h: libpmix, opened when `--mpi pmix` asks for it.
  *
- * muster runs without it, and is built without it: its wire is not specified for others to speak, so whoever wants PMIx
- * has the library.
+ * muster runs without it, and is built without it: its wire is not specified for others to speak, so a user of PMIx has
+ * the library.
  */
 #ifndef MU_COMPAT_PMIX_LIBRARY_H
 #define MU_COMPAT_PMIX_LIBRARY_H

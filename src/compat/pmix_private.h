@@ -34,11 +34,11 @@ struct mu_pmix_call {
     struct mu_pmix_call *next;
     enum mu_pmix_kind kind;
     uint32_t id;         /* by which another host's answer finds it */
-    uint32_t task;       /* who asks; of a modex: whose values */
+    uint32_t task;       /* the asking one; of a modex: the one with the values */
     int status;          /* of an abort; of a modex that was had */
     int timeout_s;       /* 0: none */
     uint64_t expires_at; /* uv_now(); 0: never */
-    uint32_t host, far;  /* of a modex that was had: for whom, and its id there */
+    uint32_t host, far;  /* of a modex that was had: for which host, and its id there */
     struct mu_pack who;  /* of a fence: the tasks, as u32 sorted; empty: all */
     struct mu_pack what; /* bytes: a fence's part; what is published, or looked up; a text */
     union {
@@ -84,7 +84,7 @@ struct mu_pmix {
     struct mu_pmix_client *clients; /* of local_tasks */
     uint32_t left;                  /* a task of any host that has ended without PMIx; UINT32_MAX: none */
     struct muster *m;
-    struct mu_pmix_search *searches; /* host 0: who waits for something to be published */
+    struct mu_pmix_search *searches; /* host 0: calls that wait for something to be published */
     struct mu_pmix_stats stats;
 };
 

@@ -2,9 +2,9 @@
  * compat/pmix_publish.c: what tasks publish for each other, in the job's store.
  *
  * On the wire and in the store a value is as libpmix packs it, behind the number of the task that published it; its key
- * is "pmix/published/KEY". Host 0's server reads and writes the store for all; it also keeps those who wait until a key
- * is there (PMIX_WAIT). Ranges and persistences are not told apart: what is published is there for the whole job, until
- * it is unpublished or the job ends, as the standard allows.
+ * is "pmix/published/KEY". Host 0's server reads and writes the store for all; it also keeps the calls that wait until
+ * a key is there (PMIX_WAIT). Ranges and persistences are not told apart: what is published is there for the whole job,
+ * until it is unpublished or the job ends, as the standard allows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 #define FOLDER   "pmix/published"
 #define KEYS_MAX 4096
 
-/* Host 0: who waits until keys are there. */
+/* Host 0: a call that waits until keys are there. */
 struct mu_pmix_search {
     struct mu_pmix_search *next;
     uint32_t host, id;

@@ -1,9 +1,9 @@
 /*
- * compat/tcpstore.c: who comes, the rounds of the loop, and the end.
+ * compat/tcpstore.c: new connections, the rounds of the loop, and the end.
  *
- * A connection has its turn when something has come, and answers at the end of it, by one write. What it could not do
- * within a turn goes on in the next round of the loop, when all others have had theirs. Those who waited and are woken
- * by somebody else's turn are told in the round's check phase.
+ * A connection has its turn when something has come, and answers at the end of it, by one write. Work that does not fit
+ * a turn goes on in the next round of the loop, when all others have had theirs. Waiters that another one's turn has
+ * woken are told in the round's check phase.
  *
  * Sockets of loopback inherit what was set for their listener. Where there is no descriptor for a connection that
  * waits, a reserved one is closed for it: it is accepted and closed, and does not wake the loop again and again; where
@@ -22,7 +22,7 @@
 #define CLIENTS     65536u
 #define ACCEPTS     64 /* in one round */
 #define PAUSE_MS    500
-#define SHORTAGE_MS 100 /* between two looks at who holds memory that others wait for */
+#define SHORTAGE_MS 100 /* between two looks at connections with memory that others wait for */
 #define PROBE_S     30  /* a connection is silent: the kernel asks, */
 #define PROBES      3   /* so often, */
 #define PROBES_S    10  /* with so much between, and then it is gone */
@@ -154,11 +154,11 @@ static void on_prepare(uv_prepare_t *prepare)
     take_turns(prepare->data);
 }
 
-/* ---- who comes --------------------------------------------------------------------------------------------------- */
+/* ---- new connections --------------------------------------------------------------------------------------------- */
 
 static void watch_listeners(uv_timer_t *timer);
 
-/* Nobody can be accepted: those who wait would wake the loop for ever. */
+/* Nobody can be accepted: the connections in the queue would wake the loop for ever. */
 static void pause_listeners(struct mu_tcpstore *store, int error)
 {
     if (!store->was_paused)

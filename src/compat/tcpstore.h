@@ -1,11 +1,11 @@
 /*
- * compat/tcpstore.h: a server for PyTorch's TCPStore: unmodified clients, of all versions since 1.13, whose keys are
- * those of the job's store, under "tcpstore/".
+ * compat/tcpstore.h: a server for PyTorch's TCPStore: for unmodified clients, of all versions since 1.13. Their keys
+ * are keys of the job's store, under "tcpstore/".
  *
  * It lives in a libuv loop and is used in the loop's thread, over the engine (coord/coord.h): so what a client sets
- * wakes the tasks of the C library who wait for it, and the other way round, and a job of several hosts has a server on
- * each. Both of the protocol's dialects are known, by the first bytes of a connection. The protocol knows no password:
- * clients are of this machine and of this user, unless the server is told to be insecure.
+ * wakes the tasks of the C library that wait for it, and the other way round, and a job of several hosts has a server
+ * on each. Both of the protocol's dialects are known, by the first bytes of a connection. The protocol knows no
+ * password: clients are of this machine and of this user, unless the server is told to be insecure.
  */
 #ifndef MU_COMPAT_TCPSTORE_H
 #define MU_COMPAT_TCPSTORE_H
@@ -27,7 +27,7 @@ struct mu_tcpstore_options {
     bool insecure;                                 /* an address that other machines reach; any user's clients */
     uint32_t clients;                              /* connections at most; 0: 65536 */
     struct mu_account *account;                    /* of what is held; outlives the server. NULL: one of 1 GiB */
-    uint32_t stall_ms;                             /* for who holds memory that others wait for; 0: 10 s */
+    uint32_t stall_ms;                             /* for a client with memory that others wait for; 0: 10 s */
     void (*said)(void *arg, const char *sentence); /* for people; bounded in number. May be NULL */
     void *arg;
 };

@@ -1,14 +1,14 @@
 /*
  * compat/tcpstore_await.c: waiting for something in a queue, and looks at what may have been missed.
  *
- * Whoever waits for a queue to which nobody has pushed yet waits for its tail, which stays once it is there. Then there
- * is a next item, and that is waited for. Whoever comes when there is one is told of it. Of an item for which several
- * wait one is told, the others go on to the next one.
+ * A client that waits for a queue to which nobody has pushed yet waits for its tail, which stays once it is there. Then
+ * there is a next item, and the client waits for that. A client that comes when there is one is told of it. Where
+ * several wait for an item one is told, the others go on to the next one.
  *
- * An item that is popped as soon as it is pushed may never be seen, and one of which a client was told, who did not pop
- * it, is waited for by nobody. So those who sleep look at the queue's head now and again: from one that has passed them
- * they go on, and back to one that has stood still for so long, of which one more is told. So do those who wait at a
- * barrier, at how often it has been passed.
+ * An item that is popped as soon as it is pushed may never be seen, and nobody waits for an item of which a client was
+ * told that did not pop it. So sleepers look at the queue's head now and again: from one that has passed them they go
+ * on, and back to one that has stood still for so long, of which one more is told. So do those that wait at a barrier,
+ * at how often it has been passed.
  */
 #include "compat/tcpstore_private.h"
 
@@ -16,7 +16,7 @@
 
 #define LOOKS_MS 250         /* between two looks */
 #define LOOKS    1024u       /* at so many that sleep */
-#define TOLD_NS  2000000000u /* then whoever was told of an item is not waited for any more */
+#define TOLD_NS  2000000000u /* then a client that was told of an item is not waited for any more */
 
 static struct mu_ts_name *queue_of(struct mu_ts_item *item)
 {
@@ -36,7 +36,7 @@ static struct mu_ts_sleepers *sleepers_of(const struct mu_ts_item *item)
     return &item->wait->conn->store->sleepers;
 }
 
-/* ---- who sleeps -------------------------------------------------------------------------------------------------- */
+/* ---- sleepers ---------------------------------------------------------------------------------------------------- */
 
 static void on_timer(uv_timer_t *timer);
 
@@ -147,8 +147,8 @@ static bool item_has_failed(struct mu_ts_item *item, const struct mu_coord_reque
     return true;
 }
 
-/* In a job of several hosts what lies here may be older than what its clients have done elsewhere, and who waited for
- * an item that is gone would wait for the next look: adding nothing asks the leader. */
+/* In a job of several hosts what lies here may be older than what its clients have done elsewhere, and a client that
+ * waited for an item that is gone would wait for the next look: adding nothing asks the leader. */
 static void read_count(struct mu_ts_item *item, const char *part, bool is_old,
                        void (*answered)(struct mu_coord_request *ask))
 {

@@ -3,8 +3,8 @@
  *
  * A connection that says nothing has no buffers. What comes is read into the server's, carried out from there, and
  * only what is left of a request that is not whole is copied. A long request is read into memory of its own, which
- * grows with what has come, not with what was announced. Whoever does not take its answers is not read, nor served any
- * more.
+ * grows with what has come, not with what was announced. A client that does not take its answers is not read, nor
+ * served any more.
  */
 #include "compat/tcpstore_private.h"
 

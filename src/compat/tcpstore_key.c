@@ -49,7 +49,7 @@ static size_t write_part(char *to, const uint8_t *key, size_t len)
     return n;
 }
 
-/* FNV-1a of 128 bits: who finds two keys of one hash, both longer than the store's, has one that cannot be set. */
+/* FNV-1a of 128 bits: of two keys with one hash, both longer than the store's, only one can be set. */
 static size_t write_hash(char *to, const uint8_t *key, size_t len)
 {
     const unsigned __int128 prime = ((unsigned __int128)1 << 88) + 0x13b;

@@ -1,10 +1,10 @@
 /*
  * compat/tcpstore_private.h: what the files of the TCPStore server share.
  *
- *   tcpstore.c          start, stop; who comes; rounds of the loop
+ *   tcpstore.c          start, stop; new connections; rounds of the loop
  *   tcpstore_conn.c     a connection: its socket and its requests
  *   tcpstore_out.c      its answers
- *   tcpstore_room.c     memory, and who waits for it
+ *   tcpstore_room.c     memory, and the connections that wait for it
  *   tcpstore_scan.c     where a request ends
  *   tcpstore_key.c      what keys are called in the job's store
  *   tcpstore_turn.c     turns of connections
@@ -16,7 +16,7 @@
  *   tcpstore_wait.c     waiting: for keys, and at barriers
  *   tcpstore_await.c    waiting for the next item of a queue; looks at what may have been missed
  *
- * A request is carried out in steps. Each makes one call at the engine, whose answer says which step is the next;
+ * A request is carried out in steps. Each makes one call at the engine, and the answer says which step is the next;
  * whether it comes at once or later makes no difference, and a long pipeline does not deepen the stack.
  */
 #ifndef MU_COMPAT_TCPSTORE_PRIVATE_H
@@ -72,7 +72,7 @@ struct mu_ts_wait {
     struct mu_ts_item items[];
 };
 
-/* Who waits for items of queues, or at barriers. */
+/* The connections that wait for items of queues, or at barriers. */
 struct mu_ts_sleepers {
     struct mu_ts_item *first, *last;
     struct mu_ts_item *looked_at; /* by `look`, which is at the engine */
@@ -100,7 +100,7 @@ struct mu_ts_conn {
     char name[64];
     size_t held;                   /* bytes of memory, that count */
     size_t wants;                  /* it waits for so many more; 0: it does not */
-    struct mu_ts_conn *next_short; /* of those who do */
+    struct mu_ts_conn *next_short; /* of those that do */
     uint64_t moved_ms;             /* the last byte came or went, as far as that is looked at, */
     size_t left_seen;              /* when so many were to go */
 
@@ -157,8 +157,8 @@ struct mu_tcpstore {
     int reserve_fd;
     struct mu_account own, *account;
     size_t held;                                  /* of it, for connections, and values on their way to them */
-    struct mu_ts_conn *first_short, **last_short; /* who waits for memory; */
-    struct mu_ts_conn *favoured;                  /* who has had what is kept, and is not done; NULL: nobody */
+    struct mu_ts_conn *first_short, **last_short; /* those that wait for memory; */
+    struct mu_ts_conn *favoured;                  /* the one that has what is kept, and is not done; NULL: none */
     uv_timer_t shortage;
     uint32_t sentences; /* that may be said */
     uint64_t sentences_at;
@@ -189,7 +189,7 @@ void mu_ts_lost(struct mu_ts_conn *conn);
 /* It is said why. */
 void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mu_ts_go_on(struct mu_ts_conn *conn);       /* a turn */
-void mu_ts_read_or_not(struct mu_ts_conn *conn); /* as it is now: whoever has changed that says so */
+void mu_ts_read_or_not(struct mu_ts_conn *conn); /* as it is now; to be called after a change of that */
 /* So many bytes are held for the rest of its request. */
 void mu_ts_roomy(struct mu_ts_conn *conn, size_t more);
 /* It is read on, or its step is made again, when there is room for so many bytes more. */
@@ -222,7 +222,7 @@ void mu_ts_room_begin(struct mu_tcpstore *store);
 void mu_ts_run(struct mu_ts_conn *conn); /* what has come, as far as a turn goes */
 
 /* ---- tcpstore_step.c ---- */
-/* Ask the engine: prepares conn->ask, whose answer goes to `take`. */
+/* Ask the engine: prepares conn->ask; the answer goes to `take`. */
 struct mu_coord_request *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take);
 /* The request is over; or the step was without a call, and `next` follows. */
 void mu_ts_finish(struct mu_ts_conn *conn);

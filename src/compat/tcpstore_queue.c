@@ -2,9 +2,9 @@
  * compat/tcpstore_queue.c: queues.
  *
  * A queue is a number of items: how many have been pushed, ever (.../tail), how many of these have been popped
- * (.../head), and each of the others under its number, from 1. Who pushes counts the tail up and so has a number that
- * is its own, then sets that item, which wakes who waits for it. Who pops reads the head's item, then counts the head
- * up, if nobody else has; only then it is popped.
+ * (.../head), and each of the others under its number, from 1. A push counts the tail up and so has a number of its
+ * own, then sets that item, which wakes its waiters. A pop reads the head's item, then counts the head up, if nobody
+ * else has; only then the item is popped.
  */
 #include "compat/tcpstore_private.h"
 
@@ -99,7 +99,7 @@ static void has_read_own(struct mu_ts_conn *conn)
         mu_ts_then(conn, last == conn->tail ? lower_tail : queue_has_failed);
 }
 
-/* Its number, for which there is no item now, unless others have pushed behind it: whoever pops would stop there. */
+/* Its number, for which there is no item now, unless others have pushed behind it: each pop would stop there. */
 static void give_back_number(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = part_of(conn, "tail");

@@ -1,11 +1,11 @@
 /*
- * compat/tcpstore_room.c: memory for connections, and those who wait for it.
+ * compat/tcpstore_room.c: memory for connections, and those that wait for it.
  *
- * What is held counts against the account that all listeners share. A connection whose request finds no room is not
- * read until there is some: its client is slowed, and nobody is sent away for having come with others. The first in the
- * queue may have what the account keeps, for all the rest of its request, and no second one until that is over: so one
- * after another comes to an end, however many wait with halves of requests. Whoever has room, and does not move for
- * stall_ms while others wait for it, is sent away.
+ * Memory in use counts against the account that all listeners share. A connection that finds no room for its request is
+ * not read until there is some: its client is slowed, and nobody is sent away for having come with others. The first in
+ * the queue may have what the account keeps, for all the rest of its request, and no second one until that is over. So
+ * one after another comes to an end, however many wait with halves of requests. A connection that has room, and does
+ * not move for stall_ms while others wait for it, is closed.
  */
 #include "compat/tcpstore_private.h"
 
@@ -20,7 +20,7 @@ bool mu_ts_hold(struct mu_ts_conn *conn, size_t bytes)
     return true;
 }
 
-/* Of what is kept: the rest is for the beginnings of requests, so that those who wait can do so. */
+/* A part of what is kept: the rest is for the beginnings of requests, so that the waiters can wait. */
 size_t mu_ts_room_for_one(const struct mu_tcpstore *store)
 {
     return store->account->kept - store->account->kept / 4;

@@ -55,7 +55,7 @@ struct mu_ts_scan {
 };
 
 /*
- * Look at a request whose first `len` bytes these are; from call to call they grow, or stay. 1: it is whole, and has
+ * Look at the first `len` bytes of a request; from call to call they grow, or stay. 1: it is whole, and has
  * scan->at bytes: mu_ts_scan_next() before the next one; 0: not yet; -1: it is none, `fault` says why.
  */
 int mu_ts_scan(struct mu_ts_scan *scan, const uint8_t *bytes, size_t len);

@@ -6,11 +6,11 @@
  * waits its connection is served on. For each key two asks are at the engine: a get of the key itself, and one of what
  * tells of the queue of that name (tcpstore_await.c).
  *
- * At a barrier the key counts who has come, and .../passes how often it has been passed. Who comes reads the passes,
- * then counts the key up; who finds that all have come counts the passes up and leaves a sign under that number, for
- * which the others wait: it is the next after the passes that they had read, and so never one of an earlier time. A
- * sign goes two passes later. Who comes without setting the key back passes at once, so some may not have seen it by
- * then: they look at the passes, too (tcpstore_await.c).
+ * At a barrier the key counts the arrivals, and .../passes how often it has been passed. A client that arrives reads
+ * the passes, then counts the key up. The client that finds that all have come counts the passes up and leaves a sign
+ * under that number. The others wait for that sign: it is the next after the passes that they had read, and so never
+ * one of an earlier time. A sign goes two passes later. A client that comes back without setting the key back passes at
+ * once, so some may not have seen the sign by then: they look at the passes, too (tcpstore_await.c).
  */
 #include "compat/tcpstore_private.h"
 
