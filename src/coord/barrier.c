@@ -12,7 +12,7 @@
 #include "coord/remote.h"
 #include "segment/stats.h"
 
-#define TIMEOUT_NS 1000000000u /* of a caller that names none: as the reference, whose next tick ends it */
+#define TIMEOUT_NS 1000000000u /* of a caller that names none: as the reference, where the next tick ends it */
 
 /* Where calls wait at this barrier; NULL: none does. */
 static struct mu_pending *pending_find(const struct mu_coord *coord, const char *key)

@@ -57,16 +57,16 @@ struct mu_coord_options {
     struct mu_account *account;   /* for what is held for clients; outlives the engine. NULL: bounds of its own */
     uint64_t register_timeout_ns; /* 0: an hour */
     uint64_t shutdown_timeout_ns; /* 0: no barrier */
-    bool register_barrier;        /* who registers waits for all tasks */
+    bool register_barrier;        /* a client that registers waits for all tasks */
     bool recoverable;             /* all wire clients are */
-    bool reconnects;              /* who is in error because it was silent may come again as another incarnation */
+    bool reconnects;              /* a task in error because of silence may come again as another incarnation */
     /* A connection is gone without a poll on it: its task may come back within this; 0: while its process lives, where
      * that is known, and its heartbeats are not overdue. */
     uint64_t lost_ns;
     /* The process that the launcher started for the task, and will say how it ended; 0: none, or ended. May be NULL. */
     uint32_t (*pid_of)(void *arg, uint32_t task);
-    /* Progress for people: who is still missing, after say_ns of waiting (0: ten seconds), and then now and again; of a
-     * task that stands out by its wait, sooner. It is about that task; -1: of none. May be NULL. */
+    /* Progress for people: which tasks are still missing, after say_ns of waiting (0: ten seconds), and then now and
+     * again; about a task that stands out by its wait, sooner. `task`: that one; -1: none. May be NULL. */
     void (*said)(void *arg, int32_t task, const char *sentence);
     uint64_t say_ns;
     /* To the engine of that host, UINT32_MAX: to all others', where the job has others: it reaches mu_coord_told(). */
@@ -82,7 +82,7 @@ uint32_t mu_coord_num_tasks(const struct mu_coord *coord);
 bool mu_coord_is_registering(const struct mu_coord *coord, int32_t task);
 /* Every task has been there, and has left or failed for good: nobody is connected, nobody waits to be. */
 bool mu_coord_is_over(const struct mu_coord *coord);
-/* The job is in error: its first error that counts, as those who poll are told it. NULL: it is well. *ret_origin: the
+/* The job is in error: its first error that counts, as pollers are told it. NULL: it is well. *ret_origin: the
  * task that it came from; -1: none. Good until the engine is asked again. */
 const char *mu_coord_error(struct mu_coord *coord, int32_t *ret_origin);
 /* How often all wire clients had shut down: what they had written has gone. */
@@ -159,7 +159,7 @@ struct mu_coord_request {
     size_t head;                           /* the engine's: bytes in front of the key's value that are not shown */
     const void *value;                     /* get, try_get, increment; get_dir with `write` */
     size_t len;                            /* also of a value for which there was no room: RESOURCE_EXHAUSTED */
-    struct mu_blob *blob;                  /* where that value begins: who holds it need not copy it. NULL: nowhere */
+    struct mu_blob *blob;                  /* where that value begins: its holder need not copy it. NULL: nowhere */
     const struct muster_kv_entry *entries; /* get_dir: sorted by key */
     size_t num_entries;
     const struct muster_task_info *tasks; /* watch, state */

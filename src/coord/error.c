@@ -1,7 +1,7 @@
 /*
- * coord/error.c: errors of tasks, who polls for them, and heartbeats, which are how a task learns of its own.
+ * coord/error.c: errors of tasks, polls for them, and heartbeats, by which a task learns of its own.
  *
- * The job's first error that counts is told to everybody who polls, once, and to whoever polls later, for as long as
+ * The job's first error that counts is told to every poller, once, and to later pollers, for as long as
  * any task is in such an error: when the last is reset, the job is well again, which the reference never is. Guests
  * that do not poll and are servers themselves are called. When nobody has ever polled there is but one way to tell the
  * others: each is put in error, and learns it by its next heartbeat.
@@ -68,7 +68,7 @@ static void fail_wire_clients(struct mu_coord *coord, const char *text, bool als
     mu_exit(ctx);
 }
 
-/* Of those who do not poll. */
+/* Those of wire clients that do not poll. */
 static void call_wire_clients(struct mu_coord *coord)
 {
     const struct mu_coord_error *e = &coord->error;
@@ -118,7 +118,7 @@ void mu_coord_report_by(struct mu_coord *coord, bool (*report)(void *arg, const 
     coord->call_task = report;
     coord->call_arg = arg;
     if (report)
-        mu_coord_watch_bell(coord); /* as for one who waits: nobody else looks for the errors of other hosts' tasks */
+        mu_coord_watch_bell(coord); /* as for a waiter: nobody else looks for the errors of other hosts' tasks */
 }
 
 void mu_coord_untold(struct mu_coord *coord, int32_t task, uint64_t incarnation)
@@ -145,7 +145,7 @@ void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *
     fail_wire_clients(coord, brief, true, first);
 }
 
-/* Up to three who are in error because they were silent. */
+/* Up to three tasks that are in error because they were silent. */
 static void list_silent(const struct mu_coord *coord, char *text, size_t size)
 {
     size_t len = 0;

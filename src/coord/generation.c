@@ -3,9 +3,9 @@
  *
  * Clients know a service that begins anew with them: JAX's process 0 ends its own with jax.distributed.shutdown(). So
  * what wire clients have written goes then, the keys of PyTorch's store and of others stay, and where no task of the C
- * library is connected barriers go, too: their instances are counted from 0 again by who comes next. It is done before
- * the last one is answered. A generation that has failed leaves all for whoever looks at it, and the next one that ends
- * well takes it along.
+ * library is connected barriers go, too: the next caller counts their instances from 0 again. It is done before the
+ * last one is answered. A generation that has failed leaves all for people to look at, and the next one that ends well
+ * takes it along.
  */
 #include <stdlib.h>
 

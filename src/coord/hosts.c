@@ -1,13 +1,13 @@
 /*
  * coord/hosts.c: the engines of a job of several hosts, and what they tell each other.
  *
- * Keys, named barriers and records reach other hosts through the bridge, whoever changed them. The engine's own two
- * barriers do not lie in the segment: host 0's engine counts who is at them anywhere, and says how they ended. A wire
+ * Changes of keys, named barriers and records reach other hosts through the bridge. The engine's own two
+ * barriers do not lie in the segment: host 0's engine counts the callers of all hosts, and says how they ended. A wire
  * client that registers on another host is connected there at once, since host 0 passes the barrier only when the
  * records of all are there; its call waits until that is told.
  *
- * What is on its way when a barrier ends is of a round that is over: who decided has forgotten it, and who told it
- * answers all who wait when he hears.
+ * A message on its way when a barrier ends is of a round that is over: the deciding engine has forgotten the round, and
+ * the sending one answers all its waiters when it hears of the end.
  */
 #include "coord/private.h"
 

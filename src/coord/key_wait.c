@@ -1,6 +1,6 @@
 /*
- * coord/key_wait.c: gets that wait for their key: a key wait is a key, and all who wait for it, in the order in which
- * they came.
+ * coord/key_wait.c: gets that wait for their key: a key wait is a key, and all its waiters, in the order in which they
+ * came.
  *
  * Key waits are found by their key's bucket. What a wire client writes is looked up at once. What others write shows in
  * the words of the buckets: one pass over those where something is waited for, and a look only where the word has
@@ -223,7 +223,7 @@ static bool is_bare(const struct mu_coord_pending_list *l)
     return !p;
 }
 
-/* Everybody who wants it is answered, if it is there: true, and the wait is gone. */
+/* All its waiters are answered, if the key is there: true, and the wait is gone. */
 static bool key_wait_satisfy(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_key_wait *w)
 {
     struct mu_blob *value;

@@ -2,8 +2,8 @@
  * coord/kv.c: keys: inserting, counting up, comparing, appending, reading. The store needs no registration and knows
  * no errors of tasks.
  *
- * What clients call a key and what the store does is told by coord/key.c. What a wire client writes wakes the wire
- * clients who wait for it in the same call; the commit itself wakes the tasks of the C library.
+ * coord/key.c maps the keys of clients to those of the store. A wire client's write wakes the wire clients that wait
+ * for it in the same call; the commit itself wakes the tasks of the C library.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,8 +6,9 @@
  * closes some milliseconds before the kernel says how the process ended, and that is worth more. One that does not wait
  * there comes back on another line when it has something to say, as TensorFlow's clients do with their next heartbeat:
  * so its heartbeats decide, as those of any task, and the kernel, which is asked now and again, where its process is
- * known. Who had called for the shutdown is done, and has left. In a job that has failed nobody waits for heartbeats of
- * a task whose process is not known: its client was told of the error, and ends; its line's end is the task's.
+ * known. A client that had called for the shutdown is done, and has left. In a job that has failed nobody waits for
+ * heartbeats of a task without a known process: its client was told of the error, and ends; its line's end is the
+ * task's.
  *
  * Where the peer's process is known (a Unix socket's), the kernel's word for its end counts as well: others may have
  * inherited the connection, and hold it open.
@@ -225,8 +226,8 @@ static void process_ended(uv_poll_t *poll, int status, int events)
     mu_coord_deliver(coord);
 }
 
-/* All of them, also those that are answered because another one is dropped, and those whose request its client has used
- * again meanwhile: the request does not lead to them any more. */
+/* All of them, also those that are answered because another one is dropped, and those with a request that its client
+ * has used again meanwhile: the request does not lead to them any more. */
 static void requests_drop(struct mu_coord *coord, const struct mu_line *line)
 {
     bool delivering = coord->delivering;

@@ -3,7 +3,8 @@
  *
  * Each is in the list of what it waits for and in that of its line. One that has its answer moves to the engine's
  * `ready` list, with everything that the answer points to, and mu_coord_deliver() empties that: outside of every look,
- * so that whoever is called back may make and drop requests. What waits is counted, for each line and in all.
+ * so that an owner that is called back may make and drop requests. Pending requests are counted, for each line and in
+ * all.
  */
 #include <stdio.h>
 #include <stdlib.h>

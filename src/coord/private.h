@@ -16,7 +16,7 @@
  *   coord/shutdown.c  the shutdown barrier
  *   coord/generation.c  what goes when all wire clients have shut down
  *   coord/hosts.c     the same two for the wire clients of several hosts
- *   coord/error.c     errors, who polls for them; heartbeats
+ *   coord/error.c     errors, polls for them; heartbeats
  *   coord/remote*.c   what a host that is not the leader's asks the leader for (coord/remote.h)
  *
  * Every public call ends with mu_coord_deliver(), and none is inside mu_enter() when it calls back: so `answered` may
@@ -121,7 +121,7 @@ struct mu_coord_task {
     uint32_t calls; /* to the leader, that have a name (coord/remote_barrier.c) */
 };
 
-/* What is told to those who poll. */
+/* An error as pollers are told it. */
 struct mu_coord_error {
     bool is;
     enum muster_status code;
@@ -211,7 +211,7 @@ struct mu_coord {
     struct mu_coord_remote *remote;               /* NULL: the leader's engine, or the only one */
     struct mu_key_wait_spot **spots, *first_spot; /* by bucket */
     struct mu_value values[MU_VALUES];            /* long ones that are on their way to clients, by hash */
-    struct mu_coord_pending_list work;            /* those who wait for it: */
+    struct mu_coord_pending_list work;            /* requests that wait for it: */
     struct mu_work *first_work, *last_work;
     uint32_t num_works, work_turn;
     struct mu_pending_table pending;    /* what lies in our segment: barriers, sets of which is asked who is alive; */
@@ -220,7 +220,7 @@ struct mu_coord {
     uint64_t alive_instance;            /* to that instance of it; NULL: none */
 
     struct mu_coord_pending_list registering;
-    uint32_t coming; /* who waits likewise at other hosts' engines */
+    uint32_t coming; /* tasks that wait likewise at other hosts' engines */
     bool registered; /* that barrier has passed, once */
     uint64_t register_until, say_at;
     uint64_t register_version; /* of the job's state in which so many tasks were */
@@ -229,7 +229,7 @@ struct mu_coord {
 
     struct mu_coord_pending_list leaving;
     uint64_t leave_until;               /* UINT64_MAX: nobody has called */
-    uint64_t leave_say_at, leave_since; /* when it is to be said who is missing; the first call */
+    uint64_t leave_say_at, leave_since; /* when the missing are to be told; the first call */
     uint64_t leave_version;
     uint32_t not_done, leave_round;
     int32_t first_to_leave;
@@ -281,16 +281,16 @@ static inline bool mu_coord_is_recoverable(const struct mu_task_record *r)
 }
 /* What people call it: "task 2 (pid 4711 on host n1)". */
 void mu_coord_name(const struct mu_coord *coord, int32_t task, char *name, size_t size);
-/* The call is for a task of another host, whose engine is another one: INVALID_ARGUMENT, with a sentence. */
+/* The call is for a task of another host, which has another engine: INVALID_ARGUMENT, with a sentence. */
 enum muster_status mu_coord_refuse_other(const struct mu_coord *coord, int32_t task);
-/* The words for a barrier of the engine's own whose time is over: `there` says who has come. */
+/* The words for a barrier of the engine's own when its time is over: `there` tells the tasks that have come. */
 typedef bool (*mu_there_fn)(const struct mu_coord *coord, uint32_t task);
 void mu_coord_words_of_timeout(const struct mu_coord *coord, const char *id, mu_there_fn there, int32_t first,
                                char *text, size_t size);
-/* "task 2, task 5 (pid 4711 on host n1)": two at most of those who are not there, each after `between`. How many. */
+/* "task 2, task 5 (pid 4711 on host n1)": two at most of those that are missing, each after `between`. How many. */
 uint32_t mu_coord_name_missing(const struct mu_coord *coord, mu_there_fn there, const char *between, char *text,
                                size_t size);
-/* Tells people who is missing, if anybody; of `waits` (-1: nobody) that it stands out. When to say it again. */
+/* Tells people the missing tasks, if any; and that the task `waits` (-1: none) stands out. When to say it again. */
 uint64_t mu_coord_say_missing(struct mu_coord *coord, mu_there_fn there, const char *what, int32_t waits, uint64_t now);
 
 /* ---- keys: coord/key.c ---- */
@@ -317,7 +317,7 @@ void mu_coord_id(const char *id, size_t len, char text[MUSTER_BARRIER_ID_MAX + 1
 /* ---- key waits: coord/key_wait.c ---- */
 
 struct mu_key_fetch;
-/* A key, and all who want it. */
+/* A key, and all requests for it. */
 struct mu_key_wait {
     struct mu_key_wait *next, *before; /* of its spot */
     struct mu_key_wait_spot *spot;
@@ -340,7 +340,7 @@ struct mu_key_wait_spot {
 enum muster_status mu_coord_key_wait_add(struct mu_coord *coord, struct mu_coord_request *request,
                                          const struct mu_key *k, uint64_t word, bool waits);
 void mu_coord_key_wait_drop(struct mu_coord *coord, struct mu_key_wait *w); /* nobody has it any more */
-/* The value, to one of those who want it. */
+/* The value, to one of the requests for it. */
 void mu_coord_key_wait_grant(struct mu_coord *coord, struct mu_coord_pending *p, struct mu_blob *value,
                              uint64_t version);
 /* If it is there, all of them have it, and the wait is gone: true. Outside of mu_enter(). */
@@ -349,7 +349,7 @@ bool mu_coord_key_wait_look(struct mu_coord *coord, struct mu_key_wait *w);
 void mu_coord_key_waits_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k);
 /* The job is in error: the gets that heed it end. */
 void mu_coord_key_waits_fail(struct mu_coord *coord, const char *text);
-/* The value; *ret is NULL when the key is absent. A long one is there once for all who get it while anybody has it. */
+/* The value; *ret is NULL when the key is absent. A long one is there once, for all requests while any has it. */
 enum mu_coord_fetch_kind { MU_FETCH_VALUE, MU_FETCH_BARE, MU_FETCH_FAVOURED }; /* as of a request */
 enum muster_status mu_coord_fetch(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k,
                                   enum mu_coord_fetch_kind how, struct mu_found *ret_found, struct mu_blob **ret);
@@ -365,7 +365,7 @@ static inline struct mu_coord_pending *mu_coord_pending_of(struct mu_pending_cal
 }
 /* coord/alive.c: as long as anybody waits there, somebody bears what a look takes. */
 void mu_coord_alive_choose_payer(struct mu_coord *coord, struct mu_pending *at);
-/* p, which asked who of the set is alive, is answered. */
+/* p, which asked which tasks of the set are alive, is answered. */
 void mu_coord_alive_answered(struct mu_coord *coord, struct mu_coord_pending *p, const struct mu_pending_answer *a);
 
 /* ---- wire clients: coord/register.c ---- */
@@ -399,7 +399,7 @@ void mu_coord_tell_all(struct mu_coord *coord, enum mu_coord_word word, uint32_t
 
 /* ---- errors: coord/error.c ---- */
 #define MU_COORD_CANNOT_REPORT "The task is not connected or already has an error."
-/* An error of the service's own: told to those who poll, and every wire client is in it, `first` (-1: nobody) before
+/* An error of the service's own: told to pollers, and every wire client is in it, `first` (-1: none) before
  * all others. `brief` is what their records say. */
 void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief, int32_t first);
 void mu_poll_cancel(struct mu_coord *coord, int32_t task, const char *text);
@@ -407,7 +407,7 @@ void mu_poll_cancel(struct mu_coord *coord, int32_t task, const char *text);
 /* ---- lines: coord/line.c ---- */
 /* The task spoke through it. */
 void mu_line_speaks(struct mu_coord *coord, struct mu_line *line, int32_t task, uint64_t incarnation);
-/* The job is in error now: a task without a line, whose process is not known, has gone. */
+/* The job is in error now: a task without a line and without a known process has gone. */
 void mu_lines_failed(struct mu_coord *coord);
 
 #endif

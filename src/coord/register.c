@@ -4,8 +4,8 @@
  *
  * The register barrier is the engine's own: a wire client is connected when all tasks are there, and until then its
  * record says nothing of it, so that nobody misses its heartbeats. A task of the C library that is connected counts as
- * registered. Who hangs up while it waits has not come. When the barrier fails, those who wait are told, and the next
- * who registers begins it anew.
+ * registered. A client that hangs up while it waits has not come. When the barrier fails, the waiters are told, and the
+ * next client that registers begins it anew.
  *
  * Of several hosts host 0's engine decides (coord/hosts.c). What another one's wire clients wait for is the same; their
  * records are connected meanwhile, and heartbeats brought for them, until the barrier fails or they give up.
@@ -44,7 +44,7 @@ static bool is_registered(const struct mu_coord *coord, uint32_t task)
     return client_has_come(coord, task, &r);
 }
 
-/* Those who are there and do not wait here. */
+/* The tasks that are there and do not wait here. */
 static uint32_t count_connected(const struct mu_coord *coord)
 {
     struct mu_task_record records[MU_TASKS_PER_BLOCK];
@@ -78,8 +78,8 @@ static void register_round_end(struct mu_coord *coord, enum muster_status code, 
 {
     for (uint32_t i = 0; i < coord->num_tasks && coord->coming; i++)
         forget_coming(coord, (int32_t)i);
-    coord->register_version = 0;  /* who waited was not counted as connected, and may be, by a process of its own */
-    if (!mu_coord_follows(coord)) /* whose rounds go on when they hear */
+    coord->register_version = 0;  /* a waiter was not counted as connected, and may be, by a process of its own */
+    if (!mu_coord_follows(coord)) /* a follower's rounds go on when it hears */
         mu_coord_tell_all(coord, MU_WORD_REGISTERED, coord->register_round++, code, text, NULL);
 }
 
@@ -101,7 +101,7 @@ static enum muster_status client_admit(struct mu_coord *coord, struct mu_ctx *ct
     return status;
 }
 
-/* Everybody who waits is connected. */
+/* All waiters are connected. */
 static void register_pass(struct mu_coord *coord)
 {
     struct mu_ctx *ctx;
@@ -221,7 +221,7 @@ static void registering_due(struct mu_coord *coord, uint64_t now)
     }
 }
 
-/* Those who wait connected say nothing for themselves. */
+/* Clients that wait connected say nothing for themselves. */
 static void registering_beat(struct mu_coord *coord)
 {
     for (const struct mu_coord_pending *p = coord->registering.first; p && mu_coord_follows(coord); p = p->next)
@@ -238,7 +238,7 @@ static void registering_dropped(struct mu_coord *coord, struct mu_coord_pending 
     give_up_place(coord, p);
 }
 
-/* The task is the first who waits, or not the first. */
+/* The task is the first that waits, or not the first. */
 static void begin_waiting(struct mu_coord *coord, int32_t task)
 {
     uint64_t now = mu_now();

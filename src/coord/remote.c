@@ -2,8 +2,8 @@
  * coord/remote.c: calls to the leader: the driver of remote operations for the loop, and the requests that wait for
  * them.
  *
- * Whoever makes a call owns it until it has ended. What is open is in a list, so that the end of the engine ends all of
- * it; what a request holds on to goes with it.
+ * The maker of a call owns it until it has ended. Open calls are in a list, so that the end of the engine ends all of
+ * them; what a request holds on to goes with it.
  */
 #include "coord/remote.h"
 
@@ -161,7 +161,7 @@ static void request_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
     mu_coord_call_free(call);
 }
 
-/* Whoever comes finds a lane, however many take what they can get: each leaves as many as it takes. */
+/* A connection may use at most half of the lanes that are free, so a newcomer always finds one. */
 static bool line_takes_too_many(const struct mu_coord *coord, const struct mu_line *line)
 {
     return line && line->remote >= mu_lanes_left(coord->o.lanes);

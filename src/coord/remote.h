@@ -7,7 +7,7 @@
  *   coord/remote_barrier.c   named barriers, who is alive, errors of other hosts' tasks
  *
  * What a request means and what its answer says is an operation's (segment/steps.h), as for the tasks of the C library.
- * The engine makes its requests by agent calls (bridge/call/lanes.h), whose answers come in the loop's thread, behind
+ * The engine makes its requests by agent calls (bridge/call/lanes.h). Their answers come in the loop's thread, behind
  * everything that the leader said before: the copies of keys that it made are in our table then. While the connection
  * is down calls wait; when the leader is given up each is answered UNAVAILABLE, and so is all else that waits for it.
  */
@@ -29,7 +29,7 @@ struct mu_coord_call {
     bool open;                         /* a request is under way */
     size_t bytes;                      /* of that request, which count */
     size_t held;                       /* and of what has come, see mu_coord_call_hold() */
-    struct mu_coord_pending *p;        /* who waits for it; NULL: nobody, or as the owner of the call knows */
+    struct mu_coord_pending *p; /* the request that waits for it; NULL: none, or as the owner of the call knows */
     /*
      * The operation has ended; the text is of an error. The owner begins it again or frees it. Within it p may be
      * answered; other calls, requests and lines stay.

@@ -17,7 +17,7 @@
 #include "segment/stats.h"
 #include "task/remote.h"
 
-/* Who calls, as the leader knows him. */
+/* The calling task, as the leader knows it. */
 static void fill_caller(struct mu_coord *coord, struct mu_coord_call *call, int32_t task)
 {
     struct mu_task_record r;

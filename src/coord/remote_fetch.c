@@ -71,7 +71,7 @@ void mu_coord_key_fetch_drop(struct mu_coord *coord, struct mu_key_fetch *f)
     mu_coord_call_free(&f->call);
 }
 
-/* ---- answers to those who wait ---- */
+/* ---- answers to waiters ---- */
 
 static void list_fail(struct mu_coord *coord, struct mu_coord_pending_list *l, enum muster_status status,
                       const char *text)
@@ -88,7 +88,7 @@ static void key_wait_fail(struct mu_coord *coord, struct mu_key_wait *w, enum mu
     mu_coord_key_wait_drop(coord, w);
 }
 
-/* Those who wait for it know of the key as they called it. */
+/* The waiters know the key by the name that they called it. */
 static void try_deny(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     char text[1100];

@@ -2,13 +2,13 @@
  * coord/shutdown.c: ShutdownTask and its barrier: nobody goes before all are done.
  *
  * The barrier is the engine's own. It waits for every task that is not recoverable: a wire client until it calls, a
- * task of the C library until it leaves. Who has called is done, even if its connection goes then. It fails when one of
- * them is in error, or when its time, from the first caller on, is over: then all who are at it are told, whoever polls
- * for errors is told, and every wire client is in error. A call of a task that is none of the job's, or has left, fails
- * nobody's.
+ * task of the C library until it leaves. A task that has called is done, even if its connection goes then. It fails
+ * when one of them is in error, or when its time, from the first caller on, is over: then all callers are told, all
+ * pollers for errors are told, and every wire client is in error. A call of a task that is none of the job's, or has
+ * left, fails nobody's.
  *
- * Of several hosts host 0's engine decides, and is told who has called elsewhere (coord/hosts.c); each host's takes the
- * consequences for its own wire clients.
+ * In a job of several hosts host 0's engine decides, and is told which tasks have called elsewhere (coord/hosts.c).
+ * Each host's engine takes the consequences for its own wire clients.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ bool mu_coord_is_leaving(const struct mu_coord *coord, int32_t task)
     return mu_coord_has(coord, task) && coord->tasks[task].left;
 }
 
-/* Who decides tells the others; their rounds go on when they hear. */
+/* The deciding engine tells the others; their rounds go on when they hear. */
 static void shutdown_round_end(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief)
 {
     if (!mu_coord_follows(coord))
@@ -129,8 +129,8 @@ static uint64_t leaving_next(const struct mu_coord *coord)
 
 /*
  * The task that stands out is one of the fewer. Where no more tasks wait in the shutdown than are missing it is the
- * first of those who wait: a program that has failed most often, and has nothing left to do but that. -1: most wait,
- * and those who are missing stand out.
+ * first waiter: most often a program that has failed, and has nothing left to do but that. -1: most wait, and the
+ * missing ones stand out.
  */
 static int32_t outlier_find(const struct mu_coord *coord)
 {

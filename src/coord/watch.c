@@ -1,6 +1,6 @@
 /*
  * coord/watch.c: the tasks' states, now or when they change. The version is that of the job's state, which counts
- * every change of any task. Those who wait are answered when a look at the tasks is over, all with one listing.
+ * every change of any task. Waiters are answered when a look at the tasks is over, all with one listing.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -25,7 +25,7 @@
 
 struct mu_work {
     struct mu_work *prev, *next;
-    struct mu_coord_pending *p; /* who waits for it; NULL: nobody any more */
+    struct mu_coord_pending *p; /* the request that waits for it; NULL: none any more */
     bool lists, begun, surveyed;
     bool counts; /* a listing of which the number alone is wanted */
     /* a delete */
