@@ -1,5 +1,5 @@
 /*
- * agent/adopt.c: `muster agent --adopt`: supervise a job whose launcher has died and whose tasks have survived it.
+ * agent/adopt.c: `muster agent --adopt`: supervise a job after its launcher has died and its tasks have survived it.
  *
  * The segment is the truth about the tasks' states, the guard's table about their processes. They are nobody's children
  * here, so each is watched by its pidfd, which tells that it has ended and not how: exit statuses, and output that went

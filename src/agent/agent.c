@@ -136,7 +136,7 @@ static void close_loop(struct mu_agent *agent)
         close(agent->signal_fd);
 }
 
-/* Nobody reads what is written to the null device, and who writes to a terminal may want to know that it is one. */
+/* Relay stderr only if it is neither /dev/null nor a terminal: tasks may test isatty(). */
 static int is_plain_stderr(void)
 {
     struct stat err, null;
@@ -297,7 +297,7 @@ static void tasks_free(struct mu_agent *agent)
     free(agent->tasks);
 }
 
-/* A job with a time ends also where nobody reads what it wrote; who reads slowly has some seconds for the rest. */
+/* A job with a time ends also where nobody reads what it wrote; a slow reader has some seconds for the rest. */
 static uint64_t output_deadline(const struct mu_agent *agent)
 {
     uint64_t now = muster_now_ns(), from = agent->deadline > now ? agent->deadline : now;
@@ -319,7 +319,7 @@ int mu_agent_tear_down(struct mu_agent *agent)
     mu_agent_expect_no_output(agent);
     mu_launch_output_end(agent->launching.output);
     mu_agent_close_job(agent);
-    /* Whoever reads our output may take his time: from here on ^C ends us as it ends any program. */
+    /* The reader of our output may take its time: from here on ^C ends us as it ends any program. */
     pthread_sigmask(SIG_SETMASK, &agent->launching.mask_before, NULL);
     mu_agent_flush(until);
     lost = mu_launch_output_finish(agent->launching.output, until);

@@ -23,7 +23,7 @@ struct mu_agent_app {
     char *const *env;      /* NAME=VALUE..., over the inherited; NULL: none */
 };
 
-/* Who gets the launcher's standard input: a task's number, or one of these. */
+/* The task that gets the launcher's standard input: its number, or one of these. */
 #define MU_AGENT_STDIN_NONE (-1)
 #define MU_AGENT_STDIN_ALL  (-2)
 
@@ -62,7 +62,7 @@ struct mu_agent_tcpstore {
 #define MU_AGENT_TCPSTORE_KEY       "muster/tcpstore"
 #define MU_AGENT_TCPSTORE_HOSTS_KEY "muster/tcpstore-hosts"
 
-/* Below this who waits in MPI on a host, in words: "muster/mpi/3"; "": nobody. */
+/* The keys below this name the tasks that wait in MPI on a host, in words: "muster/mpi/3"; "": none. */
 #define MU_AGENT_MPI_WAITS "muster/mpi"
 
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
@@ -94,7 +94,7 @@ struct mu_agent_options {
     uint64_t timeout_ns;       /* 0: none */
     uint64_t grace_ns;         /* between SIGTERM and SIGKILL */
     uint64_t heap_bytes, heartbeat_timeout_ns; /* 0: the segment's defaults */
-    uint64_t client_bytes;                     /* that are held for clients, by all who serve them; 0: see agent.c */
+    uint64_t client_bytes;                     /* that are held for clients, by all servers; 0: see agent.c */
     uint32_t threads;                          /* of a task that may write at once; 0: the segment's default */
     uint32_t trace_events;                     /* kept for each thread; 0: no trace */
     const struct mu_launch_plan *plan;         /* where this host's tasks run; NULL: anywhere */
@@ -103,7 +103,7 @@ struct mu_agent_options {
     const struct mu_agent_grpc *grpc;         /* NULL: the coordination service is not served */
     const struct mu_agent_tcpstore *tcpstore; /* NULL: PyTorch's store is not */
     enum mu_agent_mpi mpi;
-    /* Says who does what; at the timeout. NULL: nothing is said. */
+    /* Prints the state of every task; at the timeout. NULL: nothing is printed. */
     void (*report)(struct muster *muster, FILE *out);
 };
 
@@ -121,7 +121,7 @@ int mu_agent_serve(const struct mu_agent_options *options, mu_agent_ready_fn rea
 /* What mu_agent_run() would do, on `out`. Exit status. */
 int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out);
 
-/* Supervise a job whose launcher has died and whose tasks have survived it. Exit status of `muster agent`. */
+/* Supervise a job after its launcher has died and its tasks have survived it. Exit status of `muster agent`. */
 int mu_agent_adopt(const char *job, const struct mu_agent_options *options);
 
 #endif

@@ -6,8 +6,8 @@
  * there are no pages then, it is there when a task is: others do not need it. A thread, the watcher, waits
  * for the kernel to report the death of a thread that holds a slot: about 0.15 ms after SIGKILL, where the pidfd of a
  * large process takes hundreds; the pidfds, in the event loop, remain the authority. Between deaths it looks for tasks
- * whose heartbeats have stopped: when every task of a job is stopped, nobody else would. Of several hosts it looks for
- * the bridge, too, so that not both wake up for it; but not where it was started before the bridge, in one that adopts.
+ * without recent heartbeats: when every task of a job is stopped, nobody else would. In a job of several hosts it looks
+ * for the bridge, too, so that not both wake up for it; but not in an agent that adopts, where it starts first.
  * At the end: the thread is called back, the observer leaves, the segment is closed and its name goes.
  *
  * The watcher is started a while after the tasks (company.c).
@@ -154,7 +154,7 @@ void mu_agent_name_job(struct mu_agent *agent)
         snprintf(agent->job, sizeof agent->job, "%.195s.h%u", agent->title, hosts->node);
 }
 
-/* A job whose launcher may join later, and leave the segment's pages to whoever is the first. */
+/* A job in which the launcher may join later, and leave the segment's pages to the first member. */
 static bool joins_late(const struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;

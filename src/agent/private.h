@@ -23,7 +23,7 @@
  * job.c      the observer
  * hosts.c    other hosts (with meet.c, mail.c, orders.c, lead.c, rsh.c, follow.c, news.c, rejoin.c)
  * exposition.c  what Prometheus is told (in metrics/: metrics.c, connection.c, address.c, text.c, and http.c)
- * coord.c     the engine, which those ask who serve clients
+ * coord.c     the engine, which the servers of clients ask
  * grpc.c     the coordination service for JAX and TensorFlow
  * tcpstore.c PyTorch's store
  * notes.c    what is served where, for people
@@ -76,7 +76,7 @@ struct mu_agent_task {
     char *err_path;      /* where its stderr goes; NULL: not to a file */
     char *error;         /* the exception that it ended by, as it has written itself; NULL: nothing is known */
     struct timespec raised_at;
-    char *words;    /* how it ended, as another host's agent says, or who has judged it; NULL: as wait_status has it */
+    char *words;    /* how it ended, as another host's agent or a judge says; NULL: as wait_status has it */
     uv_poll_t poll; /* of an adopted task's pidfd */
 };
 
@@ -92,7 +92,7 @@ struct mu_agent {
     char run_id[40], segment_text[280], topology_text[48];
     int topology_fd; /* for hwloc's tree, which the first task that asks fills in; only with its path above */
 
-    struct mu_account clients; /* memory that is held for them, by all who serve them */
+    struct mu_account clients; /* memory that is held for them, by all servers */
     struct muster_segment *segment;
     struct muster *muster; /* NULL also while nobody has joined, see mu_agent_be_there() */
 
@@ -117,7 +117,7 @@ struct mu_agent {
     uint64_t timeout_at, kill_at;                        /* UINT64_MAX: not set */
     uint64_t give_up_at;    /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
     uint64_t suspend_until; /* other hosts are to say until then that they have stopped; UINT64_MAX: nothing */
-    pid_t suspend_owner;    /* who gets the terminal back afterwards; 0: nobody had it */
+    pid_t suspend_owner;    /* gets the terminal back afterwards; 0: nobody had it */
     _Atomic int
         is_suspended;  /* process-local, a follower's: its tasks are not expected to beat; deaths_watch() looks */
     uint64_t deadline; /* of all attempts together; UINT64_MAX: none */
@@ -243,7 +243,7 @@ void mu_agent_guard_died(struct mu_agent *agent);
 /* ---- coord.c ---- */
 /* Where clients' calls wait; NULL: nothing is served. */
 struct mu_coord *mu_agent_coord(const struct mu_agent *agent);
-/* Where clients on this machine find it: whoever listens at every address is here, too. */
+/* Where clients on this machine find it: a listener at every address is here, too. */
 void mu_agent_find_way(const char *address, char *way, size_t size);
 
 /* ---- grpc.c, tcpstore.c ---- */
@@ -323,13 +323,13 @@ const char *mu_agent_pmix_folder(const struct mu_agent *agent);
 int mu_agent_may_serve_pmix(const struct mu_agent *agent);
 /* The same in a dry run. */
 int mu_agent_imagine_pmix(char ***ret_vars);
-/* Who waits in it here; "": nobody, or it is not served. */
+/* The tasks that wait in it here; "": none, or it is not served. */
 void mu_agent_describe_pmix(const struct mu_agent *agent, char *text, size_t size);
 
 /* ---- attempt.c ---- */
 /* A task has ended badly: whether it will be started again by itself; if so, all is prepared and said. */
 int mu_agent_task_again(struct mu_agent *agent, uint32_t task_id);
-/* Start those whose time has come. */
+/* Start the tasks that are due. */
 void mu_agent_start_again(struct mu_agent *agent);
 uint64_t mu_agent_next_start(const struct mu_agent *agent);
 /* The job has ended: whether it is to be started again; if so, it pauses until then. */
@@ -429,8 +429,8 @@ uint32_t mu_agent_running_everywhere(const struct mu_agent *agent);
 int mu_agent_command_ended(struct mu_agent *agent, const siginfo_t *info);
 /* The connection to a host's agent broke, or is there again. */
 void mu_agent_host_moved(struct mu_agent *agent, uint32_t host, int is_up, const char *why);
-/* The job ends, or one more agent has gone since: who has none is awaited for a little while from now on, not for the
- * whole time in which another might take its place. A follower does so with the leader. */
+/* The job ends, or one more agent has gone since: a host without one is awaited for a little while from now on, not for
+ * the whole time in which another might take its place. A follower does so with the leader. */
 void mu_agent_await_briefly(struct mu_agent *agent);
 /* That time is over for some. */
 void mu_agent_give_up_away(struct mu_agent *agent);
@@ -454,13 +454,13 @@ void mu_agent_tell_signal(struct mu_agent *agent, int number);
 /* ---- rejoin.c ---- */
 /* This host's agent can be replaced from now on: what its successor needs is noted. */
 void mu_agent_note_part(struct mu_agent *agent);
-/* Who the job's agent here was to those of the other hosts; 0, or -1 with the reason said. */
+/* Finds what the job's agent here was to those of the other hosts; 0, or -1 with the reason said. */
 int mu_agent_take_part(struct mu_agent *agent, struct mu_agent_hosts *hosts, const struct mu_launch_orphans *orphans);
 /* Be that: the bridge is there, and messages come. 0, or -1 with the reason said. */
 int mu_agent_rejoin(struct mu_agent *agent);
 
 /* ---- suspend.c ---- */
-/* Stop the tasks, then ourselves; go on together. `owner`: who had the terminal, and stopped first; 0: nobody. */
+/* Stop the tasks, then ourselves; go on together. `owner` had the terminal, and stopped first; 0: nobody. */
 void mu_agent_suspend(struct mu_agent *agent, pid_t owner);
 /* An agent may have answered, or its time be over. */
 void mu_agent_look_suspended(struct mu_agent *agent);
@@ -490,7 +490,7 @@ void mu_agent_print_bindings(const struct mu_agent *agent, FILE *out);
 void mu_agent_say_bindings(struct mu_agent *agent);
 void mu_agent_say_timeout(struct mu_agent *agent);
 int mu_agent_exit_status(const struct mu_agent *agent);
-/* Where none ends the job: how many have failed, if they are several, and whose exit status that is. */
+/* Where none ends the job: how many have failed, if they are several, and which task's exit status that is. */
 void mu_agent_say_failures(const struct mu_agent *agent);
 
 #endif

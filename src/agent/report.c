@@ -223,7 +223,7 @@ void mu_agent_say_failures(const struct mu_agent *agent)
 
     if (!agent->tasks || !agent->options->keep_going || mu_agent_follows(agent) || agent->broken ||
         agent->spawn_status || agent->end_signal ||
-        agent->timed_out) /* the status is no task's, or another agent says whose */
+        agent->timed_out) /* the status is no task's, or another agent names the task */
         return;
     for (uint32_t i = 0; i < agent->num_tasks; i++) {
         failed += own_failure(agent, i) != 0;

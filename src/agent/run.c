@@ -1,5 +1,5 @@
 /*
- * agent/run.c: `muster run`: the life of a job whose tasks are the launcher's children.
+ * agent/run.c: `muster run`: the life of a job with the launcher's children as its tasks.
  *
  * The timeout counts from here over all attempts. The exit status is decided before anything is given back; output that
  * could not be written then changes a 0 into the launcher's own failure.

@@ -68,7 +68,7 @@ void mu_agent_write(const char *text, size_t len)
         unsaid.text = more;
         memcpy(unsaid.text + unsaid.len, text, len);
         unsaid.len += len;
-    } /* else it is lost: whoever reads so little will not miss it */
+    } /* else it is lost: so slow a reader will not miss it */
     lines_flush(0);
     pthread_mutex_unlock(&unsaid.lock);
 }

@@ -52,7 +52,7 @@ enum mu_health_verdict {
     MU_HEALTH_UNKNOWN,  /* a number without words here: said, no more */
     MU_HEALTH_PROGRAM,  /* a program's fault, the GPU is well: said, no more; the program learns of it by itself */
     MU_HEALTH_NOTED,    /* the GPU goes on, and somebody should look at it some time */
-    MU_HEALTH_HARDWARE, /* whoever computes with it cannot go on */
+    MU_HEALTH_HARDWARE, /* tasks that compute with it cannot go on */
 };
 
 /* What the driver calls Xid; the words go behind "GPU 3 (0000:5e:00.0) ". */

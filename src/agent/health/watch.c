@@ -2,9 +2,9 @@
  * agent/health/watch.c: the process that waits for errors of GPUs.
  *
  * NVML has no descriptor to wait on, only a call that sleeps, in a library that hangs with a sick driver: so a process
- * of its own makes it: this executable again, exec'ed by the launcher, whose death ends it. It writes into a pipe what
- * GPUs there are, then each event. That a GPU has gone it learns from the wait, which does not say which one, or from
- * asking each now and then; one that has gone is waited for no more, or the wait would return at once for ever.
+ * of its own makes it: this executable again, exec'ed by the launcher. The launcher's death ends it. It writes into a
+ * pipe what GPUs there are, then each event. That a GPU has gone it learns from the wait, which does not say which one,
+ * or from asking each now and then; one that has gone is waited for no more, or the wait would return at once for ever.
  */
 #include "agent/health/health.h"
 

@@ -45,7 +45,7 @@ struct mu_agent_bridge {
 
     pthread_t meeter; /* meeting is waited for beside the loop */
     int meeting;
-    sem_t called;     /* the first host's command has been started, or all is said to those who look for us */
+    sem_t called;     /* the first host's command has been started, or all is said to the agents that look for us */
     _Atomic int stop; /* process-local: the meeting is to end */
     enum muster_status met;
     char why[1024];

@@ -78,7 +78,7 @@ void mu_agent_leader_moved(struct mu_agent *agent, int is_up, const char *why)
     if (b->is_over || b->away == !is_up)
         return;
     b->away = !is_up;
-    if (!is_up) /* whoever keeps a stopped agent's connection has closed it */
+    if (!is_up) /* the keeper of a stopped agent's connection has closed it */
         mu_bridge_be_patient(b->bridge, false);
     mu_agent_await_briefly(agent);
     if (!b->options->adopt_ns) /* as in mu_agent_host_moved() */

@@ -67,7 +67,7 @@ static void take_ended(struct mu_agent *agent, struct mu_agent_host *host, struc
         agent->root_cause = (int32_t)task_id;
 }
 
-/* Nobody knows how. What another agent said before, who was its parent, is better. */
+/* Nobody knows how. The word of an earlier agent, which was its parent, is better. */
 static void take_gone(struct mu_agent *agent, struct mu_agent_host *host, struct mu_unpack *u)
 {
     uint32_t task_id = mu_unpack_u32(u);
@@ -91,8 +91,8 @@ static void take_gone(struct mu_agent *agent, struct mu_agent_host *host, struct
 }
 
 /*
- * What was meant for a leader's agent that has died comes to its successor, and ahead of all that is said anew to that:
- * who has not heard of the end of so many tasks will, and of this again.
+ * A message for a leader's agent that has died comes to its successor, ahead of all that is said anew to that one. A
+ * leader that has not heard of the end of so many tasks will, and of this again.
  */
 static void take_done(struct mu_agent *agent, struct mu_agent_host *host, uint32_t count)
 {
@@ -241,7 +241,7 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
     snprintf(lost, sizeof lost, "host %s is lost: %s", host->name, why);
     mu_agent_gather_lost(agent, host_id, lost);
     if (host->rsh) /* nothing that it could still do is waited for; its agent, if it lives, ends its tasks by itself */
-        kill(-host->rsh, b->options->adopt_ns ? SIGTERM : SIGKILL); /* a guard would wait for who adopts it */
+        kill(-host->rsh, b->options->adopt_ns ? SIGTERM : SIGKILL); /* a guard would wait for an adopter */
     others = mu_agent_running_everywhere(agent);
     if (agent->options->keep_going)
         mu_agent_say("host %s is lost: %s; its tasks are given up", host->name, why);

@@ -288,7 +288,7 @@ static int meeting_prepare(struct mu_agent *agent)
     return 0;
 }
 
-/* All have come: which tasks are whose. */
+/* All have come: which host has which tasks. */
 static int take_shape(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
@@ -371,7 +371,7 @@ void mu_agent_stop_meeting(struct mu_agent *agent)
     agent->bridge->stop = 1;
 }
 
-/* The end of standard input: who started us is gone. */
+/* The end of standard input: our starter is gone. */
 static void input_ended(uv_poll_t *poll, int status, int events)
 {
     struct mu_agent *agent = poll->loop->data;

@@ -3,8 +3,8 @@
  * where, and with which variables; so that each host reads its options as the leader's did, and binds by its own
  * machine.
  *
- * The leader's variables go over the host's own, but for those that say where a shell is and who it talks to; of its
- * terminal it is said which it is and how large, for what the tasks write is seen there. The
+ * The leader's variables go over the host's own, but for those that say where a shell is and what it talks to. The
+ * orders tell the leader's terminal and its size, for what the tasks write is seen there. The
  * agents must be of one version, for they must read the same line alike.
  */
 #include <stdlib.h>

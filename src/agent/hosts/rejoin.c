@@ -2,9 +2,9 @@
  * agent/hosts/rejoin.c: one host's part in a job of several, taken over from an agent that has died.
  *
  * What a successor needs (which host this is, its incarnation, the key, where the leader is or listens) is noted in the
- * guard's table as soon as the hosts have met; the rest is in the segment, whose table of hosts says who takes part and
- * who has been given up. Nobody is waited for: the connections come by themselves, and then each side tells how things
- * stand with it (MU_CONTROL_ANOTHER). What the dead one alone knew, how tasks ended that were its children, is lost.
+ * guard's table as soon as the hosts have met; the rest is in the segment: its table of hosts says which take part and
+ * which have been given up. Nobody is waited for: the connections come by themselves, and then each side tells how
+ * things stand with it (MU_CONTROL_ANOTHER). Knowledge of the dead one alone, how its children ended, is lost.
  */
 #include <poll.h>
 #include <stdio.h>

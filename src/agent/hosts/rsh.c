@@ -3,7 +3,7 @@
  *
  * The job's key goes through the command's standard input, its first line; what follows there is the launcher's own
  * input, for a task of that host that gets it. The pipe stays open until the end of the job: where it closes the agent
- * takes its launcher for dead. An agent whose task gets the input learns that from its orders, which come by the
+ * takes its launcher for dead. The agent of the task that gets the input learns that from its orders, which come by the
  * bridge: so the end of the input does not close its pipe before that agent has said that its tasks have started.
  * Output comes back through the launcher, whole lines at a time where lines have labels. The command's end before its
  * host is done is the host's loss.

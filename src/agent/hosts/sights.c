@@ -1,9 +1,9 @@
 /*
  * agent/hosts/sights.c: what this host's tasks do and wait for, told to the leader's agent, for `muster status` there.
  *
- * A host of which a task is stopped, sleeps or waits in muster for long is hung, or holds others up: that is looked for
- * every few seconds, and told when it is other than before; of a host whose tasks all work nothing is told, and no key
- * is there. The leader's agent keeps it as it came, for whoever looks at its segment.
+ * A host with a task that is stopped, sleeps or waits in muster for long is hung, or holds others up: its agent looks
+ * for that every few seconds, and tells it when it is other than before. Where all tasks work nothing is told, and no
+ * key is there. The leader's agent keeps it as it came, for readers of its segment.
  */
 #include "agent/hosts/sights.h"
 
@@ -94,7 +94,7 @@ static uint64_t quiet_since(const struct mu_agent_sights *s, const struct past *
     return seen->last_ran > s->looked ? seen->last_ran : s->looked;
 }
 
-/* The letter that is worth telling: who sleeps now and then, or is seen in the kernel once, works. */
+/* The letter that is worth telling: a task that sleeps now and then, or is seen in the kernel once, works. */
 static char letter_of(struct mu_agent_sights *s, struct past *past, const struct mu_activity *seen, uint64_t now)
 {
     bool is_busy = (seen->cpu_ns - past->cpu_ns) * 100 >= now - s->looked;
@@ -110,7 +110,7 @@ static char letter_of(struct mu_agent_sights *s, struct past *past, const struct
     }
 }
 
-/* Whose process is there, and has not joined, or not again: its pid; else 0. What had joined may be a child of it. */
+/* The pid of a task's process that is there and has not joined, or not again; else 0. A child of it may have joined. */
 static uint32_t unjoined_pid(const struct mu_agent_task *task, const struct muster_task_info *info, uint64_t start)
 {
     if (info->alive || !task->started || task->ended || (uint32_t)task->pid == info->pid)
@@ -205,7 +205,7 @@ void mu_agent_begin_sights(struct mu_agent *agent)
         return;
     sights_state(agent)->sights = s;
     s->looked = muster_now_ns();
-    s->is_told = agent->adopted; /* by who was here before us, perhaps */
+    s->is_told = agent->adopted; /* by the agent before us, perhaps */
     s->told = calloc(n, sizeof *s->told);
     s->infos = calloc(n, sizeof *s->infos);
     s->starts = calloc(n, sizeof *s->starts);

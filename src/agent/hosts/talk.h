@@ -34,7 +34,7 @@ enum mu_agent_talk {
     /* text: a round's name, u32 bytes, u32 where these begin, blob: to the leader one host's part, from it the answer
      */
     MU_TALK_GATHER = 33,
-    MU_TALK_MPI = 35,  /* u8 'p', bytes: what tasks have published; u8 'w', text: who waits, to the leader */
+    MU_TALK_MPI = 35,  /* u8 'p', bytes: what tasks have published; u8 'w', text: the waiters, to the leader */
     MU_TALK_PMIX = 34, /* u8 more pieces follow, bytes: of a message of compat/pmix.h */
 };
 

@@ -1,7 +1,7 @@
 /*
  * agent/metrics/address.c: "HOST:PORT" and its relatives, from and to text.
  *
- * Without a host it is loopback: that a job's inside can be read from other machines must be said by whoever wants it.
+ * Without a host it is loopback: the user must say that a job's inside may be read from other machines.
  */
 #include "agent/metrics/address.h"
 

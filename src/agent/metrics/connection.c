@@ -7,7 +7,7 @@
 
 #include "agent/metrics/private.h"
 
-#define FRESH_MS     100  /* an answer serves all who ask within this time */
+#define FRESH_MS     100  /* an answer serves all requests within this time */
 #define REQUEST_MS   5000 /* from the first byte of a request to its last */
 #define IDLE_MS      60000
 #define ANSWER_MS    10000
@@ -113,7 +113,7 @@ static struct mu_body *make_body(struct mu_metrics *metrics)
     return body;
 }
 
-/* The metrics, not older than FRESH_MS: many who ask at once cost one rendering. */
+/* The metrics, not older than FRESH_MS: many requests at once cost one rendering. */
 static struct mu_body *current_body(struct mu_metrics *metrics)
 {
     if (!metrics->body || uv_now(metrics->loop) - metrics->body->made_at > FRESH_MS) {

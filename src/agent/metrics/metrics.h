@@ -37,7 +37,7 @@ void mu_metrics_service(struct mu_metrics *metrics, struct mu_service *service);
 void mu_metrics_tcpstore(struct mu_metrics *metrics, struct mu_tcpstore *store); /* likewise of PyTorch's store */
 /* So many tasks have been started anew. */
 void mu_metrics_restarted(struct mu_metrics *metrics, uint64_t count);
-/* What whoever has started the tasks knows of their processes, joined or not. */
+/* The launcher's knowledge of its tasks' processes, joined or not. */
 struct mu_metrics_launcher {
     int (*lives)(const void *arg, uint32_t task); /* that task's process does */
     const void *arg;

@@ -65,7 +65,7 @@ void mu_metrics_release(struct mu_metrics *metrics);
 void mu_body_drop(struct mu_body *body);
 /* NULL: no memory, or others hold too much. */
 struct mu_connection *mu_connection_new(const struct mu_metrics *metrics);
-void mu_connection_free(const struct mu_metrics *metrics, struct mu_connection *c); /* whose handle is none */
+void mu_connection_free(const struct mu_metrics *metrics, struct mu_connection *c); /* one without a handle */
 void mu_connection_begin(struct mu_connection *c);
 void mu_connection_end(struct mu_connection *c);
 void mu_connection_closed(uv_handle_t *handle);

@@ -1,5 +1,5 @@
 /*
- * agent/mpi/wait.c: who waits in MPI, and for whom, for `muster status` and the report of a timeout.
+ * agent/mpi/wait.c: which tasks wait in MPI, and for which, for `muster status` and the report of a timeout.
  *
  * From the first wait on it is looked at once a second, until nobody waits. What has changed is written into the job's
  * store by the leader's agent, below MU_AGENT_MPI_WAITS; another's tells the leader's, for it may not sleep until a key

@@ -2,9 +2,9 @@
  * agent/process/company.c: the launcher's threads, started when there is something for them to do.
  *
  * A thread costs what a tenth of a task's start costs, and a job may be over before it has done anything. So the
- * watcher (job.c) comes when the job has lasted a while: who dies sooner is small, and his pidfd no later than his
- * slot. The thread that relays output comes with the first byte. Until then this loop takes the ends of pipes through
- * which nothing came, and it never writes what a reader may keep waiting.
+ * watcher (job.c) comes when the job has lasted a while: a task that dies sooner is small, and its pidfd no later than
+ * its slot. The thread that relays output comes with the first byte. Until then this loop takes the ends of pipes
+ * through which nothing came, and it never writes what a reader may keep waiting.
  */
 #include "agent/private.h"
 

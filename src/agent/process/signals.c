@@ -12,7 +12,7 @@
 
 static const int forwarded[] = {SIGUSR1, SIGUSR2, SIGQUIT, SIGWINCH};
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
-static const int refusals[] = {SIGPIPE, SIGXFSZ}; /* of a write, whose errno says it too */
+static const int refusals[] = {SIGPIPE, SIGXFSZ}; /* of a write: its errno says it too */
 
 /* Take over the signals that we act on. Those that our parent had ignored (nohup) stay ignored. */
 void mu_agent_block_signals(struct mu_agent *agent)

@@ -258,7 +258,7 @@ static int start_all(struct mu_agent *agent)
     }
     rc |= start_company(agent, rc);
     while (settled < begun) {
-        if (begun == agent->local_tasks) /* who sleeps until the last has exec'ed is not woken by each before it */
+        if (begun == agent->local_tasks) /* sleep until the last has exec'ed, and not be woken by each before it */
             mu_launch_await(&ring[(begun - 1) % MU_LAUNCH_BEGUN_MAX].begun);
         rc |= settle_task(agent, first + settled, &ring[settled % MU_LAUNCH_BEGUN_MAX], rc);
         settled++;

@@ -1,6 +1,6 @@
 /*
- * agent/serve/coord.c: the job's engine (coord/coord.h): before it stand all who serve clients in the agent's loop, by
- * whatever protocol.
+ * agent/serve/coord.c: the job's engine (coord/coord.h): before it stand all servers of clients in the agent's loop,
+ * for each protocol.
  *
  * It is opened before they begin, when there is to be one, and goes when the last of them has ended. In a job of
  * several hosts each agent has one, for its own host's tasks; what they ask of the leader's host goes by the bridge's

@@ -8,7 +8,7 @@
  *
  * A message of the agents has a bound: parts and answers go in pieces, each with the whole's length; those of one are
  * sent without anything between them. A round that has failed stays until each of its hosts has given or is lost, and
- * whoever gives to it is told: else a late part would be taken for the next round's.
+ * a host that gives to it is told: else a late part would be taken for the next round's.
  *
  * One that gives to no round again (its agent is another, or is lost) fails those that need it. Afterwards nothing is
  * gathered on that host: it does not know which rounds are which.
@@ -112,7 +112,7 @@ static void forget_round(struct mu_gathers *g, struct round *round)
     free(round);
 }
 
-/* Whoever has given is told; the others when they give. */
+/* The hosts that have given are told; the others when they give. */
 static void fail_round(struct mu_gathers *g, struct round *round, const char *why)
 {
     if (round->failed)
@@ -234,7 +234,7 @@ static void take_part(struct mu_gathers *g, uint32_t host, const char *name, con
     if (!round && g->num_rounds < ROUNDS_MAX)
         round = new_round(g, name, hosts, num_hosts);
     part = round ? part_of(round, host) : NULL;
-    if (!part) /* no memory: who waits for it is answered when the job ends */
+    if (!part) /* no memory: its waiter is answered when the job ends */
         return;
     part->here = true;
     round->num_here++;
@@ -393,7 +393,7 @@ void mu_gathers_lost(struct mu_gathers *g, uint32_t host, const char *why)
         return;
     g->lost[host] = true;
     snprintf(g->why_lost, sizeof g->why_lost, "%s", why);
-    while ((round = find_any(g, host))) { /* whoever is called may have begun others, and ended some */
+    while ((round = find_any(g, host))) { /* a callback may have begun others, and ended some */
         count_lost(g, round);
         if (round->num_here == round->num_parts)
             forget_round(g, round);
@@ -452,7 +452,7 @@ void mu_gathers_free(struct mu_gathers *g, const char *why)
 {
     if (!g)
         return;
-    for (uint32_t i = 0; i < g->num_hosts; i++) /* whoever is called now and gives again is refused */
+    for (uint32_t i = 0; i < g->num_hosts; i++) /* a callback that gives again now is refused */
         g->lost[i] = i != g->self;
     snprintf(g->why_lost, sizeof g->why_lost, "%s", why);
     while (g->waiting)

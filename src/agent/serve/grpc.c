@@ -6,8 +6,8 @@
  * again by itself registers with the one that there is. In a job of several hosts each agent serves its own host's
  * tasks (agent/serve/coord.c).
  *
- * It ends when the last task has ended: whoever is still connected is answered and told to go (GOAWAY), and gets a
- * moment to take that in.
+ * It ends when the last task has ended: clients that are still connected are answered and told to go (GOAWAY), and get
+ * a moment to take that in.
  */
 #include "rpc/service.h"
 
