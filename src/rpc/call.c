@@ -1,9 +1,9 @@
 /*
  * rpc/call.c: a call, from its headers to the end of its stream.
  *
- * ARRIVING -> READY -> BEGUN -> ANSWERED; a call may be answered from each. Whoever answers does not see the call
- * again, but it stays until HTTP/2 has sent the answer and closed the stream, or the connection is gone. Calls are kept
- * for the next ones. Nothing here writes: what is to be said is left with nghttp2, and the connection is marked.
+ * ARRIVING -> READY -> BEGUN -> ANSWERED; a call may be answered from each. The method that answers does not see the
+ * call again, but it stays until HTTP/2 has sent the answer and closed the stream, or the connection is gone. Calls are
+ * kept for the next ones. Nothing here writes: what is to be said is left with nghttp2, and the connection is marked.
  */
 #include "rpc/private.h"
 
@@ -19,7 +19,7 @@
 #define TRAILERS_MAX 7600u
 #define DETAILS_MAX  4096u
 #define TEXT_LEAST   1024u
-/* What an open call takes beside its messages: here, in nghttp2, and with whoever waits to answer it. */
+/* An open call's memory beside its messages: here, in nghttp2, and in the method that will answer it. */
 #define CALL_BYTES (sizeof(struct mu_rpc_call) + 1536u)
 /* Of an answer beside its bytes: a stream has any number of the same. */
 #define PIECE_BYTES  (sizeof(struct mu_rpc_piece) + 16u)
@@ -93,7 +93,7 @@ static void call_queue(struct mu_rpc_call *call, struct mu_rpc_call **first, str
 
 void mu_rpc_call_arrives(struct mu_rpc_call *call)
 {
-    /* more may come of a stream of requests: who leaves it open and says nothing more is sent away, too */
+    /* more may come of a stream of requests: a client that leaves it open and says nothing more is closed, too */
     if (call->phase != MU_CALL_ARRIVING && !(call->phase == MU_CALL_BEGUN && call->method->last))
         return;
     call->moved_ms = mu_rpc_now(call->conn->rpc);

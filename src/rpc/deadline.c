@@ -1,5 +1,5 @@
 /*
- * rpc/deadline.c: calls whose clients have said how long they wait, the earliest first: a heap, and one timer.
+ * rpc/deadline.c: calls with a deadline of their client, the earliest first: a heap, and one timer.
  *
  * The timer is set anew only to an earlier time: when it fires too early, because the call that it was set for has been
  * answered, it is set to what is the earliest then.

@@ -344,7 +344,7 @@ void mu_reply_value(struct mu_visit *v, const void *head, size_t len, unsigned f
     free(bytes);
 }
 
-/* An entry whose value is long. */
+/* An entry with a long value. */
 static void reply_long_entry(struct mu_visit *v)
 {
     size_t key = put_bytes(NULL, 1, v->name, v->name_len), inner = key + 1 + put_varint(NULL, v->ask.len) + v->ask.len;

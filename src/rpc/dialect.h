@@ -59,9 +59,9 @@ struct mu_visit {
     struct mu_coord *coord;
     struct mu_rpc_call *call;
     const struct mu_method *method;
-    /* The engine has answered, whatever it said; instead of reply and refusal. For those who ask it several times. */
+    /* The engine has answered, whatever it said; instead of reply and refusal. For methods of several calls. */
     void (*next)(struct mu_visit *visit);
-    int32_t task; /* who calls, where that is needed later */
+    int32_t task; /* the caller, where that is needed later */
     char *name;   /* a copy of the key, or of the job, where that is needed later; malloc()ed */
     size_t name_len;
     struct mu_visit_timer *timer;
@@ -74,13 +74,13 @@ struct mu_visit {
 /* A connection: mu_rpc_conn_data(). */
 struct mu_caller {
     struct mu_line *line;
-    /* Of xla.DistributedRuntimeService: the nodes whose clients speak on it, those of one process; the last one last.
+    /* Of xla.DistributedRuntimeService: the nodes of the clients that speak on it, of one process; the last one last.
      */
     int32_t *nodes;
     size_t num_nodes;
 };
 
-/* An answer made of all keys of a directory, the same for all who ask: gather.c. */
+/* An answer made of all keys of a directory, the same for all callers: gather.c. */
 struct mu_gather {
     const char *directory;
     enum muster_status (*make)(const struct muster_kv_entry *entries, size_t count, uint64_t incarnation,
@@ -88,7 +88,7 @@ struct mu_gather {
     void *answer; /* once it is made */
     size_t len;
     uint64_t generation;             /* of the engine's, that it is of */
-    struct mu_visit *lister, *first; /* who is at it; who waits for that */
+    struct mu_visit *lister, *first; /* the visit that is at it; the waiters for that */
 };
 
 struct mu_service {

@@ -1,5 +1,5 @@
 /*
- * rpc/gather.c: what all tasks have told, put together once for all who wait for it.
+ * rpc/gather.c: what all tasks have told, put together once for all waiters.
  *
  * When the last has told, all of them want the same answer in the same moment: made for each, it would be as many
  * listings of as many keys. So one visit lists, the others wait here, and the answer is kept: what was told first
@@ -48,7 +48,7 @@ static void on_devices_listed(struct mu_visit *v)
     struct mu_gather *g = v->gather;
     enum muster_status status = v->ask.status;
 
-    v->gather_next = g->first; /* first of those who get the answer */
+    v->gather_next = g->first; /* first of those that get the answer */
     g->first = v;
     g->lister = NULL;
     if (status) {

@@ -3,7 +3,7 @@
  * numbers. The encoding makes it easy: the bytes of two messages, one behind the other, are the merged one's. Nobody is
  * known to send such a thing, so all that is done for others is a look at the fields' numbers.
  *
- * Bytes that are no message are left to the reader that follows, who refuses them.
+ * Bytes that are no message are left to the reader that follows, which refuses them.
  */
 #include "rpc/merge.h"
 

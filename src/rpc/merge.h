@@ -1,4 +1,4 @@
-/* rpc/merge.h: a message whose parts come twice. */
+/* rpc/merge.h: a message with parts that come twice. */
 #ifndef MU_RPC_MERGE_H
 #define MU_RPC_MERGE_H
 

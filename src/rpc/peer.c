@@ -1,11 +1,11 @@
 /*
- * rpc/peer.c: whose socket it is: asked of the kernel by netlink, for this one socket; where there is no
- * such netlink, looked up in /proc/net/tcp.
+ * rpc/peer.c: the owner of a socket: asked of the kernel by netlink, for this one socket; where there is no such
+ * netlink, looked up in /proc/net/tcp.
  *
  * A socket that its process has closed has no inode any more. Until its end has been acknowledged some kernels (6.18 is
- * one) still name the user whose it was; others, and all of them later, when only the connection's numbers are kept,
- * name user 0, whosever it was. So another user than 0 is believed, and 0 only of a socket that somebody has: nothing
- * else tells whose a closed one was. The other end of a Unix socket is known from the moment it connected.
+ * one) still name its user; others, and all of them later, when only the connection's numbers are kept, name user 0.
+ * So another user than 0 is believed, and 0 only of a socket that a process has: nothing else tells the user of a
+ * closed one. The other end of a Unix socket is known from the moment it connected.
  */
 #include "rpc/peer.h"
 

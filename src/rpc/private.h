@@ -1,12 +1,12 @@
 /*
  * rpc/private.h: what the files of the server share.
  *
- *   listen.c   addresses                      server.c   start, stop, who comes, the loop's rounds, timers
+ *   listen.c   addresses                      server.c   start, stop, new connections, the loop's rounds, timers
  *   turns.c    what is held, turns, marks     methods.c  the methods, by path
  *   conn.c     a connection's bytes           session.c  HTTP/2's events, from nghttp2
  *   call.c     a call from begin to answer    message.c  gRPC's messages within a call's bytes
  *   deadline.c the calls' deadlines           tls.c      the same bytes through TLS
- *   peer.c     whose process a client is
+ *   peer.c     the user of a client's process
  *   probe.c    the service that tells whether the others are served
  *   reflect.c  the services that tell what the others' messages look like
  */
@@ -133,14 +133,14 @@ struct mu_rpc {
     uint64_t stop_ms;           /* the end of the grace */
     void (*stopped)(void *arg);
     struct ssl_ctx_st *tls;
-    bool clients_prove; /* who they are, by certificates */
+    bool clients_prove; /* their identity, by certificates */
     char *peer_uri;     /* options.tls->peer_uri */
     nghttp2_option *http_options;
     nghttp2_session_callbacks *callbacks;
     struct mu_rpc_conn *conns, *dirty, *first_turn[MU_TURNS], **last_turn[MU_TURNS];
     uint32_t count;
     struct mu_account own, *account;
-    struct mu_blob *last_body; /* a large one that was answered last, while anybody has it: for who gets the same */
+    struct mu_blob *last_body; /* a large one that was answered last, while anybody has it: for calls for the same */
     int reserve_fd;            /* closed to have one for a connection that is refused because there is none */
     struct mu_rpc_budget sentences;
     const struct mu_rpc_method *lists[3]; /* the user's methods, then those of our own */
@@ -206,7 +206,7 @@ void mu_rpc_call_dispatch(struct mu_rpc_conn *conn);
 void mu_rpc_call_begin_long(struct mu_rpc_conn *conn); /* one of them, in its turn */
 void mu_rpc_call_refuse(struct mu_rpc_call *call, enum muster_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Tell who waits that it is over, then free it. */
+/* Tell the waiter that it is over, then free it. */
 void mu_rpc_call_end(struct mu_rpc_call *call);
 /* What was begun is told that it is over; the call is then answered with it. */
 void mu_rpc_call_abort(struct mu_rpc_call *call, enum muster_status status, const char *text);

@@ -1,8 +1,8 @@
 /*
- * rpc/server.c: who comes, the rounds of the loop, and the end.
+ * rpc/server.c: new connections, the rounds of the loop, and the end.
  *
  * Everything is one loop's: sockets are polled, answers leave in the loop's check and prepare phases, so that all that
- * one round brought is answered by one write a connection. A timer looks twice a second at who is late. Where there is
+ * one round brought is answered by one write a connection. A timer looks twice a second for late ones. Where there is
  * no descriptor for a connection that waits, a reserved one is closed for it: it is accepted and closed, and does not
  * wake the loop again and again. Where not even that can be done nobody is accepted until the timer's next look.
  */
@@ -92,8 +92,8 @@ static void flush_dirty(struct mu_rpc *rpc)
     }
 }
 
-/* What has come is read, and what is short is answered; then long answers are made, one at a time. Who finds no time
- * left is the first of the next round, before which the loop looks at signals, ends of tasks and timers. */
+/* Reads what has come, and gives short answers; then makes long ones, one at a time. A call that finds no time left is
+ * the first of the next round, before which the loop looks at signals, ends of tasks and timers. */
 static void take_turns(struct mu_rpc *rpc)
 {
     uint64_t until = uv_hrtime() + TURN_NS;
@@ -124,7 +124,7 @@ static void on_prepare(uv_prepare_t *prepare)
     flush_dirty(prepare->data);
 }
 
-/* The grace is over: who still waits is told, and what can be written is. */
+/* The grace is over: waiters are told, and what can be written is. */
 static void end_all(struct mu_rpc *rpc)
 {
     for (struct mu_rpc_conn *conn = rpc->conns, *next; conn; conn = next) {
@@ -162,7 +162,7 @@ static void on_tick(uv_timer_t *timer)
         uv_timer_stop(timer);
 }
 
-/* ---- who comes --------------------------------------------------------------------------------------------------- */
+/* ---- new connections --------------------------------------------------------------------------------------------- */
 
 /* GOAWAY with the reason, of at most 120 bytes, as far as a client that has not spoken yet can be told anything. One
  * that gets SETTINGS before it counts as connected, and sends its calls again and again until their deadline; without
@@ -212,7 +212,7 @@ static void take_client(struct mu_rpc *rpc, int fd)
     }
 }
 
-/* Nobody can be accepted: those who wait would wake the loop for ever. */
+/* Nobody can be accepted: the connections in the queue would wake the loop for ever. */
 static void pause_listeners(struct mu_rpc *rpc, int error)
 {
     if (!rpc->was_paused)

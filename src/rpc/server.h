@@ -4,7 +4,8 @@
  * One thread: the loop's. A method is called with a whole message; it answers at once or later, once, or is told that
  * nobody waits for its answer any more. Nothing here knows what the methods are about. No handle keeps the loop alive,
  * but of a server that stops. What a client does, slow, broken or hostile, costs only that client: what may be held for
- * it, how long and how often is bounded, and who goes beyond is told so in words where the protocol has a place for it.
+ * it, how long and how often is bounded, and a client that goes beyond is told so where the protocol has a place for
+ * it.
  */
 #ifndef MU_RPC_SERVER_H
 #define MU_RPC_SERVER_H
@@ -52,7 +53,7 @@ struct mu_rpc_options {
     const struct mu_rpc_method *methods; /* ends with a NULL path; outlives the server */
     void *arg;                           /* mu_rpc_arg(), and what the functions below get */
     /* What the methods take and give, a google.protobuf.FileDescriptorSet of files that import none: reflection tells
-     * it to who asks. Outlives the server. NULL: there is no reflection. */
+     * it to clients. Outlives the server. NULL: there is no reflection. */
     const void *described;
     size_t described_len;
     const struct mu_rpc_tls *tls; /* NULL: in the clear. Off loopback that is refused unless insecure is set. */
@@ -63,7 +64,7 @@ struct mu_rpc_options {
     /* The connection is gone; its calls have been told before. why: "closed by its peer", "reset by its peer", ...;
      * may be NULL. */
     void (*closed)(void *arg, struct mu_rpc_conn *conn, const char *why);
-    void (*said)(void *arg, const char *sentence); /* who was refused, for people; may be NULL */
+    void (*said)(void *arg, const char *sentence); /* which client was refused, for people; may be NULL */
     struct mu_account *account; /* what is held counts against it; outlives the server. NULL: one of total_max */
     /* Bounds; 0: what stands behind. Of an account that has less no more than that. */
     size_t message_max;       /* of a message, inflated; 256 MiB */
@@ -90,8 +91,8 @@ const char *mu_rpc_peer_name(const struct mu_rpc_conn *conn); /* "127.0.0.1:5123
 void **mu_rpc_conn_data(struct mu_rpc_conn *conn);            /* the user's, per connection; NULL at first */
 
 /* The client has cancelled it, its deadline has passed, or its connection is gone: `ended` is called once, and the call
- * is not to be answered any more (it is freed when that returns). Set in begin, by whoever does not answer at once;
- * never called after the answer. */
+ * is not to be answered any more (it is freed when that returns). Set in begin, by a method that does not answer at
+ * once; never called after the answer. */
 void mu_rpc_wait(struct mu_rpc_call *call, void (*ended)(void *arg), void *arg);
 /* Each of these ends the call, which is not to be used any more. The message is copied. */
 void mu_rpc_answer(struct mu_rpc_call *call, const void *message, size_t len);

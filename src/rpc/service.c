@@ -2,7 +2,7 @@
  * rpc/service.c: the server and the dialects, put together before an engine, and taken apart.
  *
  * Stopping is in two steps: the engine answers all that waits; the server lets clients fetch their answers and closes
- * their connections, whose lines hang up. Then the engine can go, which is its owner's.
+ * their connections, which hangs up their lines. Then the engine can go, which is its owner's.
  */
 #include "rpc/service.h"
 

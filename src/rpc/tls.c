@@ -64,7 +64,7 @@ static const char *first_words(void)
     return reason ? reason : "for no reason that it gives";
 }
 
-/* Clients of gRPC offer "h2". Who offers something and not that would not understand us; who offers nothing may. */
+/* Clients of gRPC offer "h2". A client that offers only others would not understand us; one without offers may. */
 static int protocol_choose(SSL *ssl, const unsigned char **ret_name, unsigned char *ret_len, const unsigned char *names,
                            unsigned len, void *arg)
 {

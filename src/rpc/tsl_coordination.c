@@ -30,7 +30,7 @@ static void refuse_name(struct mu_visit *v)
     mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE, "%s", muster_last_error());
 }
 
-/* The number of who calls, and the name of its job for the answer. False: the visit has ended. */
+/* The caller's number, and the name of its job for the answer. False: the visit has ended. */
 static bool caller_names(struct mu_visit *v, const named_task *source, int32_t *ret_task)
 {
     const named_task *t = source ? source : &no_task;
@@ -173,7 +173,7 @@ static void ask_state(struct mu_visit *v, const ProtobufCMessage *request)
 
     if (!tasks)
         return;
-    /* they are usually of one job, whose name serves for all */
+    /* they are usually of one job: its name serves for all */
     if (mu_visit_name(v, q->n_source_task ? q->source_task[0]->job_name : no_task.job_name))
         mu_coord_state(coord, &v->ask, tasks, q->n_source_task);
     free(tasks);

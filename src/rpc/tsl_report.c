@@ -2,8 +2,8 @@
  * rpc/tsl_report.c: ReportErrorToTask, the one call of tensorflow.CoordinationService that the service makes.
  *
  * TensorFlow's own service knows its workers by the cluster that it is part of, and calls each that is connected when
- * one fails. Here the engine says who is to be told what: guests that do not poll. An error of the service itself comes
- * from a task of the job "coordination_service", as TensorFlow's says it.
+ * one fails. Here the engine says what to tell which wire client that does not poll. An error of the service itself
+ * comes from a task of the job "coordination_service", as TensorFlow's says it.
  */
 #include "rpc/tsl_report.h"
 

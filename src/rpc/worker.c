@@ -1,9 +1,9 @@
 /*
- * rpc/worker.c: where the workers are, which of them are called now, and what is said of those who cannot be.
+ * rpc/worker.c: where the workers are, which of them are called now, and what is said of those that cannot be.
  *
  * All descriptors of all calls are in one epoll, which is one handle of the loop: so a call that is over is gone at
- * once. Who waits for a place has no deadline yet: a hundred workers that are not there cost each other 5 s, and
- * nobody else anything.
+ * once. A call that waits for a place has no deadline yet: a hundred workers that are not there cost each other 5 s,
+ * and nobody else anything.
  */
 #include "rpc/worker_private.h"
 
@@ -217,7 +217,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     }
 }
 
-/* The first whose time is over, or that failed as it began. */
+/* The first call that is past its time, or that failed as it began. */
 static struct mu_worker_call *overdue_call(struct mu_workers *w)
 {
     uint64_t now = now_ms();

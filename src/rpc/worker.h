@@ -29,7 +29,7 @@ struct mu_workers_options {
     uint64_t time_ns;                 /* for a call, from its beginning; 0: 5 s */
     /* How a call ended. Other calls may be made there. */
     void (*ended)(void *arg, uint32_t task, uint64_t tag, bool well);
-    void (*said)(void *arg, const char *sentence); /* who could not be called and why, for people; may be NULL */
+    void (*said)(void *arg, const char *sentence); /* which worker was not reached and why, for people; may be NULL */
     void *arg;
 };
 /* INVALID_ARGUMENT: they are no such addresses, or of another number of tasks. */

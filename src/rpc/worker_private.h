@@ -1,7 +1,7 @@
 /*
  * rpc/worker_private.h: what the files of the calls to workers share.
  *
- *   worker.c          who is called when, and what is said of it
+ *   worker.c          which worker is called when, and what is said of it
  *   worker_call.c     one call: its connection, and HTTP/2 on it
  *   worker_config.c   TF_CONFIG
  */

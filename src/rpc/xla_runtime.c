@@ -4,7 +4,7 @@
  * A node is a task, a client's number its incarnation, the session the service's incarnation. What differs from the
  * other dialects is done here: calls have deadlines of their own (a timer for each that waits); keys and ids are any
  * bytes, so that those which the store would write otherwise are stored as "xla.raw/" and their hexadecimal digits;
- * Shutdown does not say who calls, so that is known from the connection; a barrier that has ended may not be used
+ * Shutdown does not name its caller, so that is known from the connection; a barrier that has ended may not be used
  * again; once a node has failed every call is told so. Errors have no payloads.
  */
 #include "rpc/xla_runtime.pb-c.h"
@@ -138,7 +138,7 @@ static bool stored_name(struct mu_visit *v, ProtobufCBinaryData key)
     return true;
 }
 
-/* Who speaks on this connection, for the call that does not say it. Without memory that one stays unknown. */
+/* Notes the node that speaks on this connection, for the call that does not say it. Without memory it stays unknown. */
 static void node_remember(struct mu_visit *v, int32_t node)
 {
     struct mu_caller *c = mu_visit_caller(v);
@@ -182,7 +182,7 @@ static void connect_is_late(struct mu_visit *v)
 }
 
 /* Another client of this node has connected, all have: it stays, and this one is late. On a host that is not the
- * leader's whoever waits for the others is connected, too. */
+ * leader's a client that waits for the others is connected, too. */
 static bool is_taken(struct mu_visit *v, int32_t node, uint64_t client)
 {
     struct muster_task_info info;
@@ -375,7 +375,7 @@ static void on_client_left(struct mu_visit *v)
 }
 
 /*
- * Whose call it is: clients leave that out. The clients of one process share a connection, and each calls once: so it
+ * The caller, which clients leave out. The clients of one process share a connection, and each calls once: so it
  * is one that has not called yet. When all have, it is the last one's, again.
  */
 static int32_t leaver_of(struct mu_visit *v, int32_t said)
