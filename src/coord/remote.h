@@ -29,7 +29,7 @@ struct mu_coord_call {
     bool open;                         /* a request is under way */
     size_t bytes;                      /* of that request, which count */
     size_t held;                       /* and of what has come, see mu_coord_call_hold() */
-    struct mu_coord_pending *p; /* the request that waits for it; NULL: none, or as the owner of the call knows */
+    struct mu_coord_pending *p;        /* the request that waits for it; NULL: none, or the owner knows */
     /*
      * The operation has ended; the text is of an error. The owner begins it again or frees it. Within it p may be
      * answered; other calls, requests and lines stay.
