@@ -377,10 +377,8 @@ static void count_errands(struct errands *e)
     e->asking = (uint32_t)mu_load_relaxed(&hosts_segment(e->h, 0)->hosts[0].asking);
 }
 
-static bool there_is_one(void *arg)
+static bool there_is_one(struct errands *e)
 {
-    struct errands *e = arg;
-
     count_errands(e);
     return e->count == 1 && e->asking == 1;
 }
@@ -391,7 +389,7 @@ TEST(what_a_dead_caller_asked_its_own_agent_is_forgotten)
     struct scene s = {.h = e.h};
     pid_t pid = hosts_visitor(e.h, 0, reset, NULL);
 
-    assert_true(hosts_until(e.h, there_is_one, &e)); /* the task's host is not there to do it */
+    hosts_await(e.h, there_is_one(&e), "one call is on its way"); /* the task's host is not there to do it */
     kill(pid, SIGKILL);
     assert_int_equal(test_reap(pid), 1000 + SIGKILL);
     let_them_look(&s);

@@ -182,27 +182,18 @@ void cast_interrupt(uint32_t task)
     kill(players[task].pid, SIGUSR1);
 }
 
-struct known {
-    uint32_t task;
-    bool connected;
-};
-
-static bool is_known(void *arg)
+static bool is_known(uint32_t task, bool connected)
 {
-    const struct known *k = arg;
     struct mu_task_record r;
     struct mu_cluster cluster;
 
-    return !mu_cluster_task(cast_leader->seg, k->task, &r, NULL, &cluster) &&
-           (r.state == MUSTER_TASK_CONNECTED) == k->connected;
+    return !mu_cluster_task(cast_leader->seg, task, &r, NULL, &cluster) &&
+           (r.state == MUSTER_TASK_CONNECTED) == connected;
 }
 
 void cast_until_known(uint32_t task, bool connected)
 {
-    struct known k = {task, connected};
-
-    if (!hosts_until(cast_hosts, is_known, &k))
-        fail_msg("the leader does not learn what became of task %u", task);
+    hosts_await(cast_hosts, is_known(task, connected), "the leader knows what became of task %u", task);
 }
 
 struct arrival {
@@ -219,10 +210,8 @@ static int find(void *arg, const struct muster_barrier_info *info)
     return a->there;
 }
 
-static bool have_come(void *arg)
+static bool have_come(struct arrival *a)
 {
-    struct arrival *a = arg;
-
     return muster_barrier_list(cast_leader, find, a) == MUSTER_OK && a->there;
 }
 
@@ -230,8 +219,7 @@ void cast_until_arrived(const char *id, uint32_t arrived)
 {
     struct arrival a = {id, arrived, false};
 
-    if (!hosts_until(cast_hosts, have_come, &a))
-        fail_msg("not %u have come to barrier %s", arrived, id);
+    hosts_await(cast_hosts, have_come(&a), "%u have come to barrier %s", arrived, id);
 }
 
 void cast_close(void)

@@ -52,9 +52,8 @@ static uint64_t sent(struct hosts *h)
 }
 
 /* The leader's agent has looked at every bucket in which the other host is interested. */
-static bool has_looked(void *arg)
+static bool has_looked(struct hosts *h)
 {
-    struct hosts *h = arg;
     struct mu_core *core = hosts_lock(h, 0);
     bool all = true;
 
@@ -83,7 +82,7 @@ TEST(what_is_on_its_way_to_who_does_not_read_is_bounded)
     before = sent(h);
     for (uint8_t round = 1; round <= ROUNDS; round++) {
         set_all(leader, value, round);
-        assert_true(hosts_until(h, has_looked, h));
+        hosts_await(h, has_looked(h), "the leader has looked");
     }
     assert_true(sent(h) - before > MU_COPIES_ROOM / 2);
     assert_true(sent(h) - before <= MU_COPIES_ROOM + MU_COPY_MAX); /* names and frames besides */

@@ -184,9 +184,8 @@ static void *wait_there(void *arg)
     return NULL;
 }
 
-static bool is_asleep(void *arg)
+static bool is_asleep(const struct waiting *w)
 {
-    const struct waiting *w = arg;
     struct muster_segment *seg = w->m->seg;
 
     for (uint32_t i = 0; i < seg->num_slots; i++) {
@@ -205,7 +204,7 @@ static pthread_t begin_waiting(const struct pair *p, struct waiting *w)
     pthread_t t;
 
     assert_int_equal(pthread_create(&t, NULL, wait_there, w), 0);
-    assert_true(hosts_until(p->h, is_asleep, w));
+    hosts_await(p->h, is_asleep(w), "the waiter is asleep");
     return t;
 }
 

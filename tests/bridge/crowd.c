@@ -41,28 +41,17 @@ struct muster_task_info crowd_look(uint32_t host, int32_t task)
     return info;
 }
 
-struct state {
-    uint32_t host;
-    int32_t task;
-    enum muster_task_state state;
-    uint32_t attempt;
-};
-
-static bool is_in(void *arg)
+static bool is_in(uint32_t host, int32_t task, enum muster_task_state state, uint32_t attempt)
 {
-    const struct state *s = arg;
-    struct muster_task_info info = crowd_look(s->host, s->task);
+    struct muster_task_info info = crowd_look(host, task);
 
-    return info.state == s->state && info.attempt == s->attempt;
+    return info.state == state && info.attempt == attempt;
 }
 
 void crowd_until(uint32_t host, int32_t task, enum muster_task_state state, uint32_t attempt)
 {
-    struct state s = {host, task, state, attempt};
-
-    if (!hosts_until(h, is_in, &s))
-        fail_msg("on host %u task %d is in state %d, attempt %u", host, task, crowd_look(host, task).state,
-                 crowd_look(host, task).attempt);
+    hosts_await(h, is_in(host, task, state, attempt), "task %d is in state %d, attempt %u on host %u (it is in %d)",
+                task, state, attempt, host, crowd_look(host, task).state);
 }
 
 void crowd_until_everywhere(int32_t task, enum muster_task_state state, uint32_t attempt)

@@ -21,7 +21,6 @@ enum { PARTS = 6, PART = 1500, KEYS = 6000, PIECE_MAX = DELETE_PIECE / 16 + 1, P
 struct scene {
     struct hosts *h;
     struct muster *leader;
-    size_t goal; /* of left_at_most() */
 };
 
 static void open_scene(struct scene *s)
@@ -61,18 +60,10 @@ static bool is_there(struct scene *s, const char *key)
     return status != MUSTER_NOT_FOUND;
 }
 
-static bool left_at_most(void *arg)
-{
-    struct scene *s = arg;
-
-    return left(s) <= s->goal;
-}
-
 /* The leader's agent has this many to go, or fewer by what goes in one piece. */
 static void delete_until(struct scene *s, size_t goal)
 {
-    s->goal = goal;
-    assert_true(hosts_until(s->h, left_at_most, s));
+    hosts_await(s->h, left(s) <= goal, "the leader has no more to go");
     assert_true(left(s) + PIECE_MAX > goal && left(s));
 }
 

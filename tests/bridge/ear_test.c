@@ -30,34 +30,28 @@ static void drain(struct caller *c)
 }
 
 /* As a loop does it: arm, look, wait to be told. Fails where nobody tells for so long that nobody will. */
-static void listen_until(struct caller *c, bool (*holds)(void *arg), void *arg)
+static void listen_step(struct caller *c, bool waits)
 {
-    for (;;) {
-        struct timespec until;
+    struct timespec until;
 
-        drain(c);
-        mu_lanes_arm(c->lanes);
-        mu_lanes_take(c->lanes);
-        if (holds(arg))
-            return;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += 60;
-        if (sem_timedwait(&c->rung, &until))
-            fail_msg("nobody tells");
-    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    if (waits && sem_timedwait(&c->rung, &until))
+        fail_msg("nobody tells");
+    drain(c);
+    mu_lanes_arm(c->lanes);
+    mu_lanes_take(c->lanes);
 }
+#define listen_await(c, condition, ...)                                                                                \
+    do {                                                                                                               \
+        listen_step((c), false);                                                                                       \
+        await_by(listen_step((c), true), condition, __VA_ARGS__);                                                      \
+    } while (0)
 
 struct key {
     struct muster *m;
     char name[32];
 };
-
-static bool key_is_there(void *arg)
-{
-    const struct key *k = arg;
-
-    return muster_kv_try_get(k->m, k->name, MUSTER_NTS, NULL, 0, NULL, NULL) == MUSTER_OUT_OF_RANGE;
-}
 
 /* Each key when the one before has been seen. */
 static int set_keys(struct muster *m, void *arg)
@@ -79,7 +73,8 @@ static void hear_keys(struct caller *c, struct muster *m)
         struct key k = {.m = m};
 
         snprintf(k.name, sizeof k.name, "key/%d", i);
-        listen_until(c, key_is_there, &k);
+        listen_await(c, muster_kv_try_get(k.m, k.name, MUSTER_NTS, NULL, 0, NULL, NULL) == MUSTER_OUT_OF_RANGE,
+                     "key is there");
         snprintf(k.name, sizeof k.name, "seen/%d", i);
         assert_ok(muster_kv_set(m, k.name, MUSTER_NTS, "y", 1, NULL));
     }
@@ -126,7 +121,8 @@ TEST(a_follower_hears_of_the_copies_that_come)
         question_get(&q, k.name, MU_READ_WAITS, 0);
         assert_status(MUSTER_OK, caller_do(&c, &q, NULL));
         assert_int_not_equal(q.bytes[0], MU_READ_VALUE);
-        listen_until(&c, key_is_there, &k);
+        listen_await(&c, muster_kv_try_get(k.m, k.name, MUSTER_NTS, NULL, 0, NULL, NULL) == MUSTER_OUT_OF_RANGE,
+                     "key is there");
         snprintf(k.name, sizeof k.name, "seen/%d", i);
         question_set(&q, k.name, "y", 1);
         assert_status(MUSTER_OK, caller_do(&c, &q, NULL));
@@ -146,9 +142,8 @@ struct record {
     enum muster_task_state state;
 };
 
-static bool record_is(void *arg)
+static bool record_is(const struct record *r)
 {
-    const struct record *r = arg;
     struct muster_task_info info;
 
     return muster_task_get(r->m, (int32_t)r->task, &info) == MUSTER_OK && info.state == r->state;
@@ -176,10 +171,10 @@ TEST(records_of_other_hosts_are_heard_of)
 
         caller_begin(&c, h, host);
         pid = hosts_task(h, r.task, come_and_fail, &task);
-        listen_until(&c, record_is, &r);
+        listen_await(&c, record_is(&r), "the record is so");
         r.state = MUSTER_TASK_ERROR;
         assert_ok(muster_kv_set(leader, "go", MUSTER_NTS, "go", 2, NULL));
-        listen_until(&c, record_is, &r);
+        listen_await(&c, record_is(&r), "the record is so");
         assert_int_equal(hosts_reap(h, pid), 0);
         assert_ok(muster_leave(m));
         assert_ok(muster_leave(leader));
@@ -205,10 +200,8 @@ static int see_barrier(void *arg, const struct muster_barrier_info *info)
     return 0;
 }
 
-static bool has_ended(void *arg)
+static bool has_ended(struct barrier *b)
 {
-    struct barrier *b = arg;
-
     b->ended = false;
     assert_ok(muster_barrier_list(b->m, see_barrier, b));
     return b->ended;
@@ -243,7 +236,7 @@ TEST(the_leader_hears_of_a_barrier_s_end)
         pids[i] = hosts_task(h, i + 1, meet, NULL);
     for (int i = 0; i < ROUNDS; i++) {
         b.instance = (uint64_t)i;
-        listen_until(&c, has_ended, &b);
+        listen_await(&c, has_ended(&b), "the barrier has ended");
         snprintf(name, sizeof name, "seen/%d", i);
         assert_ok(muster_kv_set(m, name, MUSTER_NTS, "y", 1, NULL));
     }

@@ -27,25 +27,10 @@ static uint64_t tail_at(uint32_t host)
     return tail;
 }
 
-struct place {
-    uint32_t host;
-    uint64_t tail;
-};
-
-static bool has_come(void *arg)
-{
-    const struct place *p = arg;
-
-    return tail_at(p->host) == p->tail;
-}
-
 static void until_tail(uint32_t host, uint64_t tail)
 {
-    struct place p = {host, tail};
-
-    if (!hosts_until(h, has_come, &p))
-        fail_msg("host %u has %llu events, not %llu", host, (unsigned long long)tail_at(host),
-                 (unsigned long long)tail);
+    hosts_await(h, tail_at(host) == tail, "host %u has %llu events (it has %llu)", host, (unsigned long long)tail,
+                (unsigned long long)tail_at(host));
 }
 
 /* ---- what tasks do ---- */
@@ -254,12 +239,6 @@ static uint32_t edit_all(uint32_t host, mu_edit_fn fn, uint32_t count)
     return i;
 }
 
-static bool is_stuck(void *arg)
-{
-    (void)arg;
-    return hosts_frames(h, 1, MU_FRAME_EVENTS_FROM) > 2;
-}
-
 TEST(a_host_without_memory_gets_its_events_later)
 {
     static char large[MUSTER_EVENT_MAX];
@@ -271,7 +250,7 @@ TEST(a_host_without_memory_gets_its_events_later)
     filled = edit_all(1, put, UINT32_MAX);
     for (uint32_t i = 1; i < RING; i++)
         assert_ok(muster_event_send(eyes[0], i, large, sizeof large, NULL));
-    assert_true(hosts_until(h, is_stuck, NULL));
+    hosts_await(h, hosts_frames(h, 1, MU_FRAME_EVENTS_FROM) > 2, "the follower asks again");
     assert_true(tail_at(1) < RING);
     edit_all(1, delete, filled);
     until_tail(1, RING);

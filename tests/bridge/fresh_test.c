@@ -95,10 +95,8 @@ static void start(struct director *d, int w)
     d->workers[w] = hosts_visitor(d->h, host_of[w], work, &p);
 }
 
-static bool window_is_done(void *arg)
+static bool window_is_done(struct director *d)
 {
-    struct director *d = arg;
-
     for (int w = 0; w < WORKERS; w++)
         if (d->workers[w] && atomic_load(&shared->done[w]) != atomic_load(&shared->window))
             return false;
@@ -116,10 +114,8 @@ static void count_open(void *arg, uint32_t slot)
 }
 
 /* A killed worker's call has been taken back, or was answered. */
-static bool no_call_is_open(void *arg)
+static bool no_call_is_open(struct director *d)
 {
-    struct director *d = arg;
-
     d->open = 0;
     for (int i = 1; i < 3; i++) {
         assert_ok(mu_enter(d->at[i], &d->ctx));
@@ -154,9 +150,8 @@ static void kill_one(struct director *d)
     d->kills++;
 }
 
-static bool has_entries(void *arg)
+static bool has_entries(void)
 {
-    (void)arg;
     for (int w = 0; w < WORKERS; w++)
         if (atomic_load(&shared->log[w][PER_WINDOW / 3].state))
             return true;
@@ -174,15 +169,15 @@ static void run_window(struct director *d)
     atomic_fetch_add(&shared->window, 1);
     break_something(d);
     hosts_mend(d->h);
-    assert_true(hosts_until(d->h, has_entries, NULL));
+    hosts_await(d->h, has_entries(), "the window has entries");
     break_something(d);
     if (test_below(&d->random, 2))
         kill_one(d);
     hosts_mend(d->h);
     break_something(d);
     hosts_mend(d->h);
-    assert_true(hosts_until(d->h, window_is_done, d));
-    assert_true(hosts_until(d->h, no_call_is_open, d));
+    hosts_await(d->h, window_is_done(d), "the window is done");
+    hosts_await(d->h, no_call_is_open(d), "no call is open");
     for (int i = 0; i < 3; i++) /* whatever was sent before this has been carried out, or never will be */
         assert_ok(muster_kv_sync(d->at[i], MUSTER_FOREVER));
 }

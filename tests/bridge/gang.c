@@ -176,22 +176,8 @@ int gang_member(struct muster *m, void *arg)
     return wrong;
 }
 
-struct goal {
-    _Atomic uint64_t *at;
-    uint64_t wanted;
-};
-
-static bool is_reached(void *arg)
+static bool all_have_it(const struct gang_work *w)
 {
-    const struct goal *goal = arg;
-
-    return atomic_load(goal->at) >= goal->wanted;
-}
-
-static bool all_have_it(void *arg)
-{
-    const struct gang_work *w = arg;
-
     for (uint32_t i = 0; i < w->count; i++)
         if (!atomic_load(&gang->places[i].made))
             return false;
@@ -200,12 +186,7 @@ static bool all_have_it(void *arg)
 
 void gang_let_run(struct hosts *h, const struct gang_work *w, uint32_t rank, uint64_t instance)
 {
-    struct goal goal = {&gang->places[rank].at, instance};
-
-    if (!hosts_until(h, all_have_it, (void *)(uintptr_t)w) || !hosts_until(h, is_reached, &goal)) {
-        printf("the group does not go on\n");
-        exit(1);
-    }
+    hosts_await(h, all_have_it(w) && atomic_load(&gang->places[rank].at) >= instance, "the group goes on");
 }
 
 bool gang_one_outcome(uint32_t members, const bool *returned)

@@ -170,11 +170,11 @@ TEST(largest_data_of_all)
 }
 
 /* So many more, or the end: then the fault that was set has had its chance. */
-static bool has_gone_on(void *arg)
+static bool has_gone_on(uint64_t wanted)
 {
     uint64_t at = gang->places[0].last_ok;
 
-    return at >= *(uint64_t *)arg;
+    return at >= wanted;
 }
 
 TEST(connections_that_break_delay_and_change_nothing)
@@ -193,7 +193,7 @@ TEST(connections_that_break_delay_and_change_nothing)
         }
         hosts_cut(h, host);
         hosts_join(h, host);
-        assert_true(hosts_until(h, has_gone_on, &goal));
+        hosts_await(h, has_gone_on(goal), "the group goes on");
     }
     hosts_mend(h);
     all_end_well(h, &w, pids);
@@ -214,7 +214,7 @@ TEST(agents_that_are_killed_and_replaced_change_nothing)
         dawdle();
         hosts_kill(h, host);
         hosts_start(h, host);
-        assert_true(hosts_until(h, has_gone_on, &goal));
+        hosts_await(h, has_gone_on(goal), "the group goes on");
     }
     hosts_mend(h);
     all_end_well(h, &w, pids);
@@ -384,11 +384,6 @@ static int come_alone(struct muster *m, void *arg)
     return 0;
 }
 
-static bool came_alone(void *arg)
-{
-    return atomic_load(&gang->go) >= *(uint32_t *)arg;
-}
-
 TEST(who_gives_up_building_spoils_nothing_for_the_next)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {1, 1}});
@@ -400,7 +395,7 @@ TEST(who_gives_up_building_spoils_nothing_for_the_next)
 
         gang_wipe();
         pids[0] = hosts_task(h, who, come_alone, &w);
-        assert_true(hosts_until(h, came_alone, &one));
+        hosts_await(h, atomic_load(&gang->go) >= one, "one has come alone");
         assert_int_equal(hosts_reap(h, pids[0]), 0);
         start(h, &w, pids);
         all_end_well(h, &w, pids);

@@ -138,22 +138,11 @@ void hosts_settle(struct hosts *h, struct test_random *random)
         ;
 }
 
-static void short_pause(void)
+void hosts_wait(struct hosts *h)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* sleep: between looks at what cannot wake this thread */
-}
-
-bool hosts_until(struct hosts *h, bool (*holds)(void *arg), void *arg)
-{
-    uint64_t end = mu_now() + PATIENCE_NS;
-
-    while (!holds(arg)) {
-        if (mu_now() > end)
-            return false;
-        if (!h->stepped || !step_all(h, NULL))
-            short_pause();
-    }
-    return true;
+    if (!h->stepped || !step_all(h, NULL))
+        nanosleep(&(struct timespec){.tv_nsec = 100000},
+                  NULL); /* sleep: nothing that is waited for wakes this thread */
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
@@ -293,29 +282,20 @@ pid_t hosts_visitor(struct hosts *h, uint32_t host, int (*fn)(struct muster *m, 
     return hosts_fork(h, run_errand, &e);
 }
 
-struct ending {
-    pid_t pid;
-    int status;
-};
-
-static bool has_ended(void *arg)
-{
-    struct ending *e = arg;
-
-    return waitpid(e->pid, &e->status, WNOHANG) == e->pid;
-}
-
 int hosts_reap(struct hosts *h, pid_t pid)
 {
-    struct ending e = {.pid = pid};
+    uint64_t until = test_patience();
+    int status;
 
-    if (!hosts_until(h, has_ended, &e)) {
-        printf("hosts: process %d does not end (the last connection that an agent broke: %s)\n", (int)pid, h->dropped);
-        kill(pid, SIGKILL);
-        waitpid(pid, NULL, 0);
-        return 1999;
-    }
-    return WIFEXITED(e.status) ? WEXITSTATUS(e.status) : 1000 + WTERMSIG(e.status);
+    for (; waitpid(pid, &status, WNOHANG) != pid; hosts_wait(h))
+        if (test_is_over(until)) {
+            printf("hosts: process %d does not end (the last connection that an agent broke: %s)\n", (int)pid,
+                   h->dropped);
+            kill(pid, SIGKILL);
+            waitpid(pid, NULL, 0);
+            return 1999;
+        }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */

@@ -19,6 +19,8 @@
 #ifndef TEST_HOSTS_H
 #define TEST_HOSTS_H
 
+#include "test.h"
+
 #include <sys/types.h>
 
 #include "bridge/core/core.h"
@@ -28,7 +30,7 @@ enum { HOSTS_MAX = 64 };
 
 struct hosts_config {
     uint32_t tasks[HOSTS_MAX]; /* of each host; the first 0 after host 1 ends the list, HOSTS_NONE is a host without */
-    bool stepped;              /* no threads: the test calls hosts_step() and hosts_until() */
+    bool stepped;              /* no threads: the test calls hosts_step() and hosts_await() */
     bool apart;                /* begin without connections */
     bool latency;              /* core.latency */
     bool shortcuts;            /* with it: tasks may send datagrams to each other */
@@ -94,8 +96,9 @@ void hosts_settle(struct hosts *h, struct test_random *random);
 /* Move the agents' clock ahead. */
 void hosts_pass(struct hosts *h, uint64_t ns);
 
-/* Both: until the condition holds; stepped agents are driven meanwhile. False: it did not within 60 s. */
-bool hosts_until(struct hosts *h, bool (*holds)(void *arg), void *arg);
+/* Both: until the condition holds; stepped agents are driven meanwhile: await() of test.h. */
+#define hosts_await(h, condition, ...) await_by(hosts_wait(h), condition, __VA_ARGS__)
+void hosts_wait(struct hosts *h);
 
 /* ---- tasks ---- */
 /* test_fork(), while no thread of the hosts does anything. */

@@ -26,15 +26,9 @@ static uint32_t taken(void)
 }
 
 /* Agents are driven until it has. */
-static bool has_answered(void *arg)
-{
-    return cast_has_answered(*(uint32_t *)arg);
-}
-
 static struct cast_reply hear(uint32_t task)
 {
-    if (!hosts_until(cast_hosts, has_answered, &task))
-        fail_msg("task %u gets no answer", task);
+    hosts_await(cast_hosts, cast_has_answered(task), "task %u gets an answer", task);
     return cast_hear(task);
 }
 
@@ -44,11 +38,10 @@ static struct cast_reply act(uint32_t task, struct cast_act a)
     return hear(task);
 }
 
-static bool has_failed(void *arg)
+static bool has_failed(void)
 {
     struct muster_nccl_info info;
 
-    (void)arg;
     assert_ok(muster_nccl_get(cast_leader, "world", &info));
     return info.state == MUSTER_NCCL_FAILED;
 }
@@ -168,8 +161,7 @@ TEST(who_waits_no_longer_takes_the_claim_back)
         r = hear(CLAIMER); /* a second later: claims are given that long */
         assert_reply(r, MUSTER_DEADLINE_EXCEEDED);
         hosts_join(cast_hosts, 1);
-        if (!hosts_until(cast_hosts, has_failed, NULL))
-            fail_msg("the generation lives (%d)", is_carried_out);
+        hosts_await(cast_hosts, has_failed(), "the generation has failed (%d)", is_carried_out);
         r = act(MAKER, act_of(rank_check, "world", 1));
         assert_reply(r, MUSTER_ABORTED);
         assert_in(r.text, "task 3 (host node1): the deadline passed");

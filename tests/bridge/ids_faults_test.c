@@ -70,15 +70,21 @@ static bool mend(struct round *r)
     return false;
 }
 
-static bool all_have_answered(void *arg)
+static bool all_have_answered(struct round *round)
 {
     uint32_t answered = 0;
 
-    if (mend(arg))
+    if (mend(round))
         return false;
     for (uint32_t i = 0; i < TASKS; i++)
         answered += cast_has_answered(i);
     return answered == TASKS;
+}
+
+static void print_answers(void)
+{
+    for (uint32_t i = 0; i < TASKS; i++)
+        printf("task %u: %s\n", i, cast_has_answered(i) ? cast_hear(i).text : "(no answer)");
 }
 
 /* All tasks do this; their replies. */
@@ -88,11 +94,8 @@ static void all_do(struct round *round, struct cast_act a, struct cast_reply rep
         a.rank = i;
         cast_tell(i, &a);
     }
-    if (!hosts_until(round->h, all_have_answered, round)) {
-        for (uint32_t i = 0; i < TASKS; i++)
-            printf("task %u: %s\n", i, cast_has_answered(i) ? cast_hear(i).text : "(no answer)");
-        fail_msg("a round does not end: the fault was at place %u", place);
-    }
+    test_await_report = print_answers;
+    hosts_await(round->h, all_have_answered(round), "a round ends; the fault was at place %u", place);
     for (uint32_t i = 0; i < TASKS; i++)
         replies[i] = cast_hear(i);
 }
@@ -230,9 +233,8 @@ struct progress {
     uint64_t sum;
 };
 
-static bool they_get_on(void *arg)
+static bool they_get_on(struct progress *p)
 {
-    struct progress *p = arg;
     uint64_t sum = 0;
 
     for (uint32_t i = 0; i < TASKS; i++)
@@ -262,9 +264,9 @@ TEST(random_faults_mix_no_generations)
     for (; p.sum < TASKS * ROUNDS; faults++) {
         break_something(h, &r);
         hosts_mend(h);
-        if (!hosts_until(h, they_get_on, &p))
-            fail_msg("nobody gets on after %d faults (the last connection that an agent broke: %s)", faults,
-                     hosts_dropped(h, why));
+        hosts_await(h, they_get_on(&p),
+                    "somebody gets on after %d faults (the last connection that an agent broke: %s)", faults,
+                    hosts_dropped(h, why));
     }
     for (uint32_t i = 0; i < TASKS; i++)
         assert_int_equal(hosts_reap(h, pids[i]), 0);

@@ -70,38 +70,18 @@ static void wait_a_moment(struct caller *c)
             ;
 }
 
-struct condition {
-    struct caller *c;
-    bool (*holds)(void *arg);
-    void *arg;
-};
-
-static bool taken_and_holds(void *arg)
+void caller_step(struct caller *c)
 {
-    struct condition *k = arg;
-
-    mu_lanes_take(k->c->lanes);
-    return k->holds(k->arg);
-}
-
-void caller_until(struct caller *c, bool (*holds)(void *arg), void *arg, const char *what)
-{
-    struct condition k = {c, holds, arg};
-
-    for (int i = 0; i < 500 && !hosts_is_stepped(c->h) && !taken_and_holds(&k); i++)
+    if (hosts_is_stepped(c->h))
+        hosts_wait(c->h);
+    else
         wait_a_moment(c);
-    if (!hosts_until(c->h, taken_and_holds, &k))
-        fail_msg("it does not happen that %s", what);
-}
-
-static bool has_answer(void *arg)
-{
-    return ((struct question *)arg)->answers > 0;
+    mu_lanes_take(c->lanes);
 }
 
 void caller_await(struct caller *c, struct question *q)
 {
-    caller_until(c, has_answer, q, q->call.what);
+    lanes_await(c, q->answers > 0, "%s", q->call.what);
 }
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */

@@ -34,8 +34,13 @@ void caller_end(struct caller *c);
 void caller_anew(struct caller *c);
 /* Takes answers until this question has its own; fails the test after a minute. */
 void caller_await(struct caller *c, struct question *q);
-/* Until the condition holds. */
-void caller_until(struct caller *c, bool (*holds)(void *arg), void *arg, const char *what);
+/* Takes answers until the condition holds: await() of test.h. */
+#define lanes_await(c, condition, ...)                                                                                 \
+    do {                                                                                                               \
+        mu_lanes_take((c)->lanes);                                                                                     \
+        await_by(caller_step(c), condition, __VA_ARGS__);                                                              \
+    } while (0)
+void caller_step(struct caller *c);
 
 /* Not yet asked: what is in the request. */
 void question_add(struct question *q, const char *key, int64_t by);

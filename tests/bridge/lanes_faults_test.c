@@ -81,15 +81,8 @@ static void act(struct caller *c, struct test_random *r)
     }
 }
 
-static bool none_open(void *arg)
+static bool nothing_left(struct caller *c)
 {
-    (void)arg;
-    return settle() == 0;
-}
-
-static bool nothing_left(void *arg)
-{
-    struct caller *c = arg;
     struct left left = left_at_leader(c->h, c->host);
 
     return !left.open && !left.unsettled;
@@ -138,9 +131,8 @@ static bool count_record(void *arg, uint64_t id, uint64_t number)
 }
 
 /* In any page of the leader's keys. */
-static bool no_record_left(void *arg)
+static bool no_record_left(struct muster *m)
 {
-    struct muster *m = arg;
     struct mu_table t = mu_table_kv(m->seg);
     uint32_t count = 0;
     struct mu_ctx *ctx;
@@ -161,13 +153,13 @@ static void end(struct caller *c)
     struct muster *m = hosts_observer(h, 0);
 
     hosts_mend(h);
-    caller_until(c, none_open, NULL, "all are answered");
+    lanes_await(c, settle() == 0, "all are answered");
     if (hosts_is_stepped(h))
         hosts_pass(h, 2 * ACK_NS);
-    caller_until(c, nothing_left, c, "the leader has nothing left of our calls");
+    lanes_await(c, nothing_left(c), "the leader has nothing left of our calls");
     if (hosts_is_stepped(h))
         hosts_pass(h, 2 * SWEEP_NS);
-    caller_until(c, no_record_left, m, "no record of a call is left");
+    lanes_await(c, no_record_left(m), "no record of a call is left");
     assert_logged(m);
     for (int i = 0; i < ASKERS; i++)
         question_done(&askers[i].q);
@@ -271,7 +263,7 @@ static void everywhere(struct caller *c, void (*fault)(struct hosts *h, uint32_t
         }
         hosts_settle(c->h, NULL);
         mend(c);
-        caller_until(c, none_open, NULL, "all are answered");
+        lanes_await(c, settle() == 0, "all are answered");
         hosts_pass(c->h, 2 * ACK_NS);
         hosts_settle(c->h, NULL);
     }

@@ -20,9 +20,9 @@ static struct hosts *open_hosts(bool stepped)
     return hosts_open(&(struct hosts_config){.tasks = {1, 2}, .stepped = stepped, .timeout_ns = PATIENCE_NS});
 }
 
-static bool nothing_left(void *arg)
+static bool nothing_left(const struct caller *c)
 {
-    struct left left = left_at_leader(((struct caller *)arg)->h, ((struct caller *)arg)->host);
+    struct left left = left_at_leader(c->h, c->host);
 
     return !left.open && !left.waiters && !left.unsettled;
 }
@@ -31,7 +31,7 @@ static void end(struct caller *c)
 {
     struct hosts *h = c->h;
 
-    caller_until(c, nothing_left, c, "the leader has nothing left of our calls");
+    lanes_await(c, nothing_left(c), "the leader has nothing left of our calls");
     assert_int_equal(mu_lanes_open(c->lanes), 0);
     caller_end(c);
     assert_int_equal(hosts_close(h), 0);
@@ -41,10 +41,8 @@ static void end(struct caller *c)
 
 enum { MANY = 400 };
 
-static bool all_answered(void *arg)
+static bool all_answered(const struct question *q)
 {
-    const struct question *q = arg;
-
     for (int i = 0; i < MANY; i++)
         if (!q[i].answers)
             return false;
@@ -62,7 +60,7 @@ static void many_at_once(struct caller *c)
         assert_ok(mu_lanes_ask(c->lanes, &q[i].call));
         assert_int_equal(q[i].answers, 0); /* never before it is taken */
     }
-    caller_until(c, all_answered, q, "all are answered");
+    lanes_await(c, all_answered(q), "all are answered");
     for (int i = 0; i < MANY; i++) {
         struct mu_unpack u = mu_unpack_of(q[i].bytes, q[i].len);
         uint64_t n = mu_unpack_u64(&u);
@@ -126,10 +124,8 @@ TEST(a_copy_is_there_before_its_answer)
 
 enum { LARGE = 10, LARGE_BYTES = 8 << 20 };
 
-static bool all_large_answered(void *arg)
+static bool all_large_answered(const struct question *q)
 {
-    const struct question *q = arg;
-
     for (int i = 0; i < LARGE; i++)
         if (!q[i].answers)
             return false;
@@ -153,13 +149,13 @@ TEST(large_ones_take_turns)
         assert_ok(mu_lanes_ask(c.lanes, &q[i].call));
         assert_int_equal(q[i].call.request.len, 0);
     }
-    caller_until(&c, all_large_answered, q, "all are written");
+    lanes_await(&c, all_large_answered(q), "all are written");
     for (int i = 0; i < LARGE; i++) {
         assert_int_equal(q[i].status, MUSTER_OK);
         question_get(&q[i], "large", MU_READ_WHOLE, 0);
         assert_ok(mu_lanes_ask(c.lanes, &q[i].call));
     }
-    caller_until(&c, all_large_answered, q, "all are read");
+    lanes_await(&c, all_large_answered(q), "all are read");
     for (int i = 0; i < LARGE; i++) {
         assert_int_equal(q[i].status, MUSTER_OK);
         assert_int_equal(q[i].bytes[0], MU_READ_VALUE);
@@ -275,21 +271,6 @@ static void question_meet(struct question *q, struct muster *m, const char *id, 
     q->call.incarnation = m->incarnation;
 }
 
-static bool two_wait(void *arg)
-{
-    return left_at_leader(((struct caller *)arg)->h, 1).waiters == 2;
-}
-
-static bool one_waits(void *arg)
-{
-    return left_at_leader(((struct caller *)arg)->h, 1).waiters == 1;
-}
-
-static bool none_waits(void *arg)
-{
-    return left_at_leader(((struct caller *)arg)->h, 1).waiters == 0;
-}
-
 /* Both tasks of host 1 wait through lanes; one gives up and comes again; then the leader's comes. */
 TEST(barriers_are_waited_at_and_given_up)
 {
@@ -306,17 +287,17 @@ TEST(barriers_are_waited_at_and_given_up)
     question_meet(&b, two, "b", 0, MU_OP_BARRIER_WAIT);
     assert_ok(mu_lanes_ask(c.lanes, &a.call));
     assert_ok(mu_lanes_ask(c.lanes, &b.call));
-    caller_until(&c, two_wait, &c, "both wait");
+    lanes_await(&c, left_at_leader(c.h, 1).waiters == 2, "both wait");
     question_meet(&b, two, "b", 0, MU_OP_BARRIER_GIVE_UP);
     assert_ok(mu_lanes_again(c.lanes, &b.call));
     caller_await(&c, &b);
     assert_int_equal(b.answers, 1);
     assert_int_equal(b.status, MUSTER_OK);
     assert_int_equal(b.bytes[8], 1); /* it would still wait */
-    assert_true(one_waits(&c));
+    assert_int_equal(left_at_leader(c.h, 1).waiters, 1);
     question_meet(&b, two, "b", 1, MU_OP_BARRIER_WAIT);
     assert_ok(mu_lanes_ask(c.lanes, &b.call));
-    caller_until(&c, two_wait, &c, "both wait again");
+    lanes_await(&c, left_at_leader(c.h, 1).waiters == 2, "both wait again");
     assert_ok(muster_barrier_wait(own, "b", MUSTER_BARRIER_NEXT, NULL, 0, 0, MUSTER_FOREVER));
     caller_await(&c, &a);
     caller_await(&c, &b);
@@ -346,14 +327,15 @@ TEST(what_a_dead_agent_asked_is_ended_by_the_next)
     question_meet(&b, two, "b", 0, MU_OP_BARRIER_WAIT);
     assert_ok(mu_lanes_ask(c.lanes, &a.call));
     assert_ok(mu_lanes_ask(c.lanes, &b.call));
-    caller_until(&c, two_wait, &c, "both wait");
+    lanes_await(&c, left_at_leader(c.h, 1).waiters == 2, "both wait");
     hosts_kill(c.h, 1);
     caller_await(&c, &a); /* the lanes outlive their core, and say so */
     assert_int_equal(a.status, MUSTER_UNAVAILABLE);
-    assert_true(two_wait(&c)); /* who died may come back as it was, for all the leader knows */
+    assert_int_equal(left_at_leader(c.h, 1).waiters,
+                     2); /* who died may come back as it was, for all the leader knows */
     hosts_start(c.h, 1);
     caller_anew(&c);
-    caller_until(&c, none_waits, &c, "the leader forgets both");
+    lanes_await(&c, left_at_leader(c.h, 1).waiters == 0, "the leader forgets both");
     assert_int_equal(left_at_leader(c.h, 1).open, 0);
     question_add(&a, "n", 1);
     assert_status(MUSTER_OK, caller_do(&c, &a, &n));
@@ -377,9 +359,9 @@ TEST(what_is_open_when_lanes_end_is_ended)
     assert_non_null(one);
     question_meet(&a, one, "b", 0, MU_OP_BARRIER_WAIT);
     assert_ok(mu_lanes_ask(c.lanes, &a.call));
-    caller_until(&c, one_waits, &c, "it waits");
+    lanes_await(&c, left_at_leader(c.h, 1).waiters == 1, "it waits");
     caller_anew(&c);
-    caller_until(&c, none_waits, &c, "the leader forgets it");
+    lanes_await(&c, left_at_leader(c.h, 1).waiters == 0, "the leader forgets it");
     assert_int_equal(a.answers, 0);
     question_done(&a);
     assert_ok(muster_leave(one));

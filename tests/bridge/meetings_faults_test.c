@@ -74,10 +74,10 @@ static int work(struct muster *m, void *arg)
 }
 
 /* A fault may come after the last mending. */
-static bool have_ended(void *arg)
+static bool have_ended(uint32_t wanted)
 {
     hosts_mend(cast_hosts);
-    return atomic_load_explicit(&board->ended, memory_order_seq_cst) >= *(uint32_t *)arg;
+    return atomic_load_explicit(&board->ended, memory_order_seq_cst) >= wanted;
 }
 
 static void fault(struct test_random *r)
@@ -94,11 +94,9 @@ static void fault(struct test_random *r)
     }
 }
 
-static bool progress_or_end(void *arg)
+static bool progress_or_end(uint32_t wanted)
 {
-    uint32_t *wanted = arg, all = TASKS;
-
-    return have_ended(&all) || atomic_load_explicit(&board->at[0], memory_order_seq_cst) >= *wanted;
+    return have_ended(TASKS) || atomic_load_explicit(&board->at[0], memory_order_seq_cst) >= wanted;
 }
 
 static void board_open(void)
@@ -113,7 +111,7 @@ static void board_open(void)
 TEST(nobody_is_early_and_nobody_counts_twice)
 {
     struct test_random r = {test_seed()};
-    uint32_t rounds = ROUNDS, all = TASKS, calls = 0;
+    uint32_t rounds = ROUNDS, calls = 0;
     pid_t pids[TASKS];
 
     board_open();
@@ -121,15 +119,15 @@ TEST(nobody_is_early_and_nobody_counts_twice)
         pids[i] = hosts_task(cast_hosts, i, work, &rounds);
     for (uint32_t i = 0; i < TASKS; i++)
         cast_until_known(i, true);
-    for (uint32_t i = 0; i < FAULTS && !have_ended(&all); i++) {
+    for (uint32_t i = 0; i < FAULTS && !have_ended(TASKS); i++) {
         uint32_t wanted = atomic_load_explicit(&board->at[0], memory_order_seq_cst) + 1;
 
         fault(&r);
         hosts_mend(cast_hosts);
         if (test_below(&r, 2))
-            assert_true(hosts_until(cast_hosts, progress_or_end, &wanted));
+            hosts_await(cast_hosts, progress_or_end(wanted), "progress, or the end");
     }
-    assert_true(hosts_until(cast_hosts, have_ended, &all));
+    hosts_await(cast_hosts, have_ended(TASKS), "all have ended");
     for (uint32_t i = 0; i < TASKS; i++) {
         assert_int_equal(hosts_reap(cast_hosts, pids[i]), 0);
         calls += atomic_load_explicit(&board->arrivals[i], memory_order_relaxed);
@@ -155,11 +153,11 @@ TEST(a_death_among_faults_is_one_outcome_for_all)
             pids[i] = hosts_task(cast_hosts, i, work, &rounds);
         for (uint32_t i = 0; i < TASKS; i++)
             cast_until_known(i, true);
-        assert_true(hosts_until(cast_hosts, progress_or_end, &wanted));
+        hosts_await(cast_hosts, progress_or_end(wanted), "progress, or the end");
         fault(&r);
         cast_kill_pid(victim, pids[victim]);
         hosts_mend(cast_hosts);
-        assert_true(hosts_until(cast_hosts, have_ended, &survivors));
+        hosts_await(cast_hosts, have_ended(survivors), "all have ended");
         for (uint32_t i = 0; i < TASKS; i++)
             if (i != victim)
                 assert_int_equal(hosts_reap(cast_hosts, pids[i]), 0);

@@ -359,9 +359,8 @@ struct sighting {
     bool seen;
 };
 
-static bool is_seen(void *arg)
+static bool is_seen(struct sighting *s)
 {
-    struct sighting *s = arg;
     struct mu_meeting *list;
     size_t count;
 
@@ -398,16 +397,16 @@ TEST(every_host_sees_who_is_missing)
     cast_tell(0, &a);
     cast_until_arrived("b", 1);
     cast_tell(2, &a);
-    assert_true(hosts_until(cast_hosts, is_seen, &s));
+    hosts_await(cast_hosts, is_seen(&s), "the barrier is seen");
     hosts_cut(cast_hosts, 1);
     hosts_join(cast_hosts, 1); /* what it sees is made anew */
-    assert_true(hosts_until(cast_hosts, is_seen, &s));
+    hosts_await(cast_hosts, is_seen(&s), "the barrier is seen");
     cast_tell(1, &a);
     cast_tell(3, &a);
     for (uint32_t i = 0; i < 4; i++)
         assert_reply(cast_hear(i), MUSTER_OK);
     s.waiting = false;
-    assert_true(hosts_until(cast_hosts, is_seen, &s));
+    hosts_await(cast_hosts, is_seen(&s), "the barrier is seen");
     assert_ok(muster_leave(s.m));
     cast_close();
 }

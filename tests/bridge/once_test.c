@@ -110,9 +110,8 @@ static void assert_logged_once(struct muster *m, int workers, int rounds)
     free(text);
 }
 
-static bool all_done(void *arg)
+static bool all_done(void)
 {
-    (void)arg;
     for (int w = 0; w < WORKERS; w++)
         if (atomic_load(&said->done[w]) < ROUNDS)
             return false;
@@ -139,13 +138,13 @@ static void break_something(struct hosts *h, struct test_random *r)
     }
 }
 
-static bool some_progress(void *arg)
+static bool some_progress(uint64_t *before)
 {
-    uint64_t *before = arg, sum = 0;
+    uint64_t sum = 0;
 
     for (int w = 0; w < WORKERS; w++)
         sum += atomic_load(&said->done[w]);
-    if (sum == *before && !all_done(NULL))
+    if (sum == *before && !all_done())
         return false;
     *before = sum;
     return true;
@@ -167,15 +166,16 @@ TEST(random_faults_change_no_sum)
         ids[w] = w;
         pids[w] = hosts_task(h, (uint32_t)w + 1, work, &ids[w]);
     }
-    while (!all_done(NULL)) {
+    while (!all_done()) {
         break_something(h, &r);
         faults++;
         for (uint64_t n = test_below(&r, 3); n; n--) /* for a while, or at once */
             number_at(leader, "counter");
         hosts_mend(h);
-        if (!hosts_until(h, some_progress, &progress))
-            fail_msg("nobody gets on after %d faults (the last connection that an agent broke: %s)", faults,
-                     hosts_dropped(h, why));
+        hosts_await(h, some_progress(&progress),
+                    "somebody gets on after %d faults (the last connection that an agent "
+                    "broke: %s)",
+                    faults, hosts_dropped(h, why));
     }
     for (int w = 0; w < WORKERS; w++)
         assert_int_equal(hosts_reap(h, pids[w]), 0);
@@ -212,10 +212,8 @@ struct round {
 };
 
 /* Whoever died, or was cut off, comes back at the next look: so the others see that it was away. */
-static bool round_is_over(void *arg)
+static bool round_is_over(struct round *r)
 {
-    struct round *r = arg;
-
     if (atomic_load(&said->done[0]) >= r->number)
         return true;
     for (uint32_t i = 0; i < hosts_count(r->h); i++)
@@ -237,8 +235,7 @@ static uint64_t fault_everywhere(struct hosts *h, int fd, uint64_t from, void (*
         r.hit = false;
         fault(h, place);
         assert_int_equal(write(fd, "r", 1), 1);
-        if (!hosts_until(h, round_is_over, &r))
-            fail_msg("round %d does not end: the fault was at place %u", (int)r.number, place);
+        hosts_await(h, round_is_over(&r), "round %d ends; the fault was at place %u", (int)r.number, place);
         hosts_mend(h);
         hosts_settle(h, NULL);
     }
@@ -307,11 +304,6 @@ static int count_up(struct muster *m, void *arg)
     return 0;
 }
 
-static bool has_begun(void *arg)
-{
-    return atomic_load(&said->begun[0]) > *(uint64_t *)arg;
-}
-
 TEST(callers_that_die_have_called_once_or_not_at_all)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .timeout_ns = PATIENCE_NS});
@@ -327,7 +319,7 @@ TEST(callers_that_die_have_called_once_or_not_at_all)
         atomic_store(&said->begun[0], 0);
         atomic_store(&said->done[0], 0);
         pid = hosts_visitor(h, 1, count_up, NULL); /* in the slot of the one before it */
-        assert_true(hosts_until(h, has_begun, &calls));
+        hosts_await(h, atomic_load(&said->begun[0]) > calls, "a call has begun");
         if (!test_below(&r, 3))
             break_something(h, &r);
         kill(pid, SIGKILL);
@@ -365,10 +357,8 @@ static void count_open(void *arg, uint32_t slot)
 }
 
 /* Whether some call is open on the host, as wanted. */
-static bool some_open(void *arg)
+static bool some_open(struct census *c)
 {
-    struct census *c = arg;
-
     c->open = 0;
     if (mu_enter(c->m, &c->ctx))
         fail_msg("%s", muster_last_error());
@@ -402,11 +392,11 @@ TEST(a_dead_caller_s_call_is_taken_back_with_its_room)
         pid_t pid = hosts_visitor(h, 1, set_large, NULL);
 
         census.wanted = true;
-        assert_true(hosts_until(h, some_open, &census));
+        hosts_await(h, some_open(&census), "calls are open, or none is");
         kill(pid, SIGKILL);
         assert_int_equal(test_reap(pid), 1000 + SIGKILL);
         census.wanted = false;
-        assert_true(hosts_until(h, some_open, &census));
+        hosts_await(h, some_open(&census), "calls are open, or none is");
     }
     hosts_join(h, 1);
     assert_int_equal(hosts_reap(h, hosts_visitor(h, 1, set_large, NULL)), 0);

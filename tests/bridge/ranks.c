@@ -213,9 +213,9 @@ void enter_all(uint32_t flags)
         cast_enter(i, flags);
 }
 
-static bool has_copy(void *arg)
+static bool has_copy(uint32_t task)
 {
-    struct muster_segment *seg = hosts_segment(cast_hosts, mu_host_of(cast_leader->seg, *(uint32_t *)arg));
+    struct muster_segment *seg = hosts_segment(cast_hosts, mu_host_of(cast_leader->seg, task));
     struct mu_table t = mu_table_kv(seg);
     static const char key[] = MU_NCCL_KEYS "world";
     struct mu_found f = {0};
@@ -227,8 +227,8 @@ static bool has_copy(void *arg)
 
 void until_it_waits(uint32_t task)
 {
-    if (mu_host_of(cast_leader->seg, task) && !hosts_until(cast_hosts, has_copy, &task))
-        fail_msg("task %u does not wait for the maker", task);
+    if (mu_host_of(cast_leader->seg, task))
+        hosts_await(cast_hosts, has_copy(task), "task %u waits for the maker", task);
     test_until_asleep(cast_pid(task));
 }
 

@@ -97,10 +97,8 @@ struct goal {
     uint64_t wanted;
 };
 
-static bool has_gone_on(void *arg)
+static bool has_gone_on(const struct goal *goal)
 {
-    const struct goal *goal = arg;
-
     for (uint32_t i = 0; i < goal->count; i++)
         if (gang->places[i].last_ok < goal->wanted)
             return false;
@@ -134,7 +132,7 @@ static void let_stop(uint32_t there, unsigned (*fate)(uint64_t instance))
         if (agent < 2)
             hosts_resume(h, agent);
         kill(victim, SIGCONT);
-        assert_true(hosts_until(h, has_gone_on, &g));
+        hosts_await(h, has_gone_on(&g), "the group goes on");
     }
     for (uint32_t i = 0; i < w.count; i++)
         assert_int_equal(hosts_reap(h, pids[i]), 0);

@@ -181,9 +181,8 @@ static struct span *span_of(struct hosts *h, uint32_t host)
 }
 
 /* Stepped: the speakers of both hosts have sockets, and no agent has told the other of them. */
-static bool have_sockets(void *arg)
+static bool have_sockets(struct hosts *h)
 {
-    struct hosts *h = arg;
     struct span *s = span_of(h, 0);
     bool are = s && s->way && MU_SHORTCUT_IS(mu_load_acquire(&s->way->state)) == MU_SHORTCUT_WANTED &&
                mu_load_acquire(&s->way->port) >> 16; /* acquire: pairs with shortcut_offer() in shortcut.c */
@@ -217,7 +216,7 @@ TEST(forged_ones_are_not_believed)
     gang_wipe();
     for (uint32_t i = 0; i < 2; i++)
         pids[i] = hosts_task(h, i, hold_then_meet, &w);
-    assert_true(hosts_until(h, have_sockets, h));
+    hosts_await(h, have_sockets(h), "both have sockets");
     to.sin_port = htons((uint16_t)mu_load_relaxed(&span_of(h, 0)->way->port)); /* relaxed: it was acquired */
     hosts_unlock(h, 0);
     for (uint64_t n = 1; n < 40; n++) {
@@ -345,11 +344,6 @@ TEST(what_was_taken_of_another_connection_does_not_count)
 
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
 
-static bool has_gone_on(void *arg)
-{
-    return slowest(2) >= *(uint64_t *)arg;
-}
-
 TEST(broken_connections_and_killed_agents_change_nothing)
 {
     struct hosts *h = open_two(2, 2, false);
@@ -376,7 +370,7 @@ TEST(broken_connections_and_killed_agents_change_nothing)
             break;
         }
         hosts_join(h, 1);
-        assert_true(hosts_until(h, has_gone_on, &goal));
+        hosts_await(h, slowest(2) >= goal, "the group goes on");
     }
     hosts_mend(h);
     all_end_well(h, &w, pids);

@@ -121,9 +121,9 @@ static int write_when_told(struct muster *m, void *arg)
     return 0;
 }
 
-static bool both_are_at(void *arg)
+static bool both_are_at(uint32_t wanted)
 {
-    return gang->places[0].made >= *(uint32_t *)arg && gang->places[1].made >= *(uint32_t *)arg;
+    return gang->places[0].made >= wanted && gang->places[1].made >= wanted;
 }
 
 /* Has its copy, and waits until the others are done. */
@@ -152,11 +152,11 @@ static void written_and_told_in(int turns, bool third)
         pids[i] = hosts_task(h, i, write_when_told, third ? h : NULL);
     if (third)
         pids[2] = hosts_task(h, 2, read_first, NULL);
-    assert_true(hosts_until(h, both_are_at, &one));
+    hosts_await(h, both_are_at(one), "both have begun");
     hosts_settle(h, &random);
     assert_true(is_live(h, 0) && is_live(h, 1));
     atomic_store(&gang->go, 1);
-    while (!both_are_at(&two))
+    while (!both_are_at(two))
         nanosleep(&a_moment, NULL); /* sleep: the tasks need no agent now */
     while (turns-- && hosts_step(h, 0))
         ;
@@ -224,12 +224,6 @@ static int give_and_go_on(struct muster *m, void *arg)
     return 0;
 }
 
-static bool all_are_ready(void *arg)
-{
-    (void)arg;
-    return gang->places[0].made && gang->places[1].made && gang->places[2].made;
-}
-
 /* Stepped. The leader's agent has heard that the other host has arrived, and lets its own task pass: what that gave is
  * not on its way yet when it goes on by datagrams. True: the other's speaker had committed before its agent was asked.
  */
@@ -245,7 +239,7 @@ static bool give_and_go_on_before_it_is_sent(void)
     gang_wipe();
     for (uint32_t i = 0; i < 3; i++)
         pids[i] = hosts_task(h, i, give_and_go_on, NULL);
-    assert_true(hosts_until(h, all_are_ready, NULL));
+    hosts_await(h, gang->places[0].made && gang->places[1].made && gang->places[2].made, "all are ready");
     hosts_settle(h, &random);
     assert_true(is_live(h, 0) && is_live(h, 1));
     said = hosts_frames(h, 1, MU_FRAME_GROUP);
@@ -294,7 +288,7 @@ TEST(what_cannot_be_under_way_is_not_asked_for)
     gang_wipe();
     for (uint32_t i = 0; i < 2; i++)
         pids[i] = hosts_task(h, i, write_when_told, NULL);
-    assert_true(hosts_until(h, both_are_at, &one));
+    hosts_await(h, both_are_at(one), "both have begun");
     hosts_settle(h, &random);
     s = mu_groups_of(hosts_lock(h, 1))->first;
     mu_bridge_span_pack(&p, MU_SAY_TRUSTED, s);

@@ -41,17 +41,8 @@ static int meet(struct muster *m, void *arg)
     return 0;
 }
 
-static bool is_there(void *arg)
+static bool has_returned(const uint32_t *rank)
 {
-    const uint32_t *rank = arg;
-
-    return gang->places[*rank].at;
-}
-
-static bool has_returned(void *arg)
-{
-    const uint32_t *rank = arg;
-
     return gang->places[*rank].last_ok || gang->places[*rank].failed;
 }
 
@@ -63,9 +54,8 @@ struct awaited {
     uint32_t host;
 };
 
-static bool is_trusted(void *arg)
+static bool is_trusted(const struct awaited *a)
 {
-    const struct awaited *a = arg;
     struct mu_core *core = hosts_lock(a->h, a->host);
     bool is = mu_groups_of(core)->first && mu_groups_of(core)->first->trusted == 1;
 
@@ -83,9 +73,9 @@ static struct hosts *trusting(bool stepped, uint32_t patience_ms, pid_t *pids)
     gang->told = patience_ms;
     for (uint32_t i = 0; i < 2; i++)
         pids[i] = hosts_task(h, i, meet, &ranks[i]);
-    assert_true(hosts_until(h, is_there, &ranks[0]));
+    hosts_await(h, gang->places[ranks[0]].at, "the first rank is there");
     if (stepped)
-        assert_true(hosts_until(h, is_trusted, &last));
+        hosts_await(h, is_trusted(&last), "the last host is trusted");
     return h;
 }
 
@@ -138,7 +128,7 @@ TEST(who_gives_up_elsewhere_asks_it)
     pid_t pids[2];
     struct hosts *h = trusting(false, 200, pids);
 
-    assert_true(hosts_until(h, has_returned, &ranks[0]));
+    hosts_await(h, has_returned(&ranks[0]), "the first rank has returned");
     assert_int_equal(gang->places[0].status, MUSTER_DEADLINE_EXCEEDED);
     assert_non_null(strstr(gang->places[0].text, "had not arrived"));
     atomic_store(&gang->go, 1);
@@ -152,7 +142,7 @@ TEST(out_of_reach_it_is_not_waited_for_past_the_deadline)
     struct hosts *h = trusting(true, 4000, pids);
 
     hosts_cut(h, 1);
-    assert_true(hosts_until(h, has_returned, &ranks[0]));
+    hosts_await(h, has_returned(&ranks[0]), "the first rank has returned");
     assert_int_equal(gang->places[0].status, MUSTER_UNAVAILABLE);
     assert_non_null(strstr(gang->places[0].text, "is not known here: who had the last word, host"));
     hosts_join(h, 1);
@@ -217,11 +207,6 @@ static int meet_twice(struct muster *m, void *arg)
     return 0;
 }
 
-static bool has_left(void *arg)
-{
-    return gang->places[((const struct leaver *)arg)->rank].failed;
-}
-
 static bool has_passed(void *arg)
 {
     return gang->places[((const struct leaver *)arg)->rank].last_ok;
@@ -241,7 +226,7 @@ static struct hosts *parting(struct leaver *l, uint32_t count, uint32_t leaves, 
         l[i] = (struct leaver){i, leaves, count - 1, count};
         pids[i] = hosts_task(h, i, meet_twice, &l[i]);
     }
-    assert_true(hosts_until(h, is_trusted, &last));
+    hosts_await(h, is_trusted(&last), "the last host is trusted");
     return h;
 }
 
@@ -276,7 +261,7 @@ TEST(who_left_without_knowing_is_not_waited_for_at_the_next)
     atomic_store(&gang->go, 1); /* it passes, and what it says is lost */
     step_until_passed(h, &l[1]);
     hosts_cut(h, 1);
-    assert_true(hosts_until(h, has_left, &l[0]));
+    hosts_await(h, gang->places[l[0].rank].failed, "the leaver knows");
     hosts_join(h, 1);
     ended_for_those_who_are_left(h, pids, 2, 0);
 }
@@ -292,7 +277,7 @@ TEST(a_host_that_was_done_while_another_passed_is_not_waited_for_at_the_next)
     atomic_store(&gang->go, 1); /* it passes, and what it says is lost */
     step_until_passed(h, &l[2]);
     hosts_cut(h, 2);
-    assert_true(hosts_until(h, has_left, &l[1]));
+    hosts_await(h, gang->places[l[1].rank].failed, "the leaver knows");
     hosts_join(h, 1);
     hosts_settle(h, &random);
     hosts_join(h, 2);
@@ -310,7 +295,7 @@ TEST(who_was_given_up_by_an_agent_that_died_is_not_waited_for)
     mu_store_release(&hosts_segment(h, 0)->hosts[1].state,
                      MU_HOST_LOST); /* release: as the agent does; pairs with losses_remember() */
     hosts_start(h, 0);
-    assert_true(hosts_until(h, has_returned, &ranks[0]));
+    hosts_await(h, has_returned(&ranks[0]), "the first rank has returned");
     assert_int_equal(gang->places[0].status, MUSTER_UNAVAILABLE);
     assert_non_null(strstr(gang->places[0].text, "that host had the last word"));
     hosts_lose(h, 1, 0, "host 0 is lost");

@@ -71,10 +71,8 @@ static const struct wait waits[] = {
     {"barrier some", meet_some, MUSTER_INTERNAL},
 };
 
-static bool all_wait(void *arg)
+static bool all_wait(const struct wait *w)
 {
-    const struct wait *w = arg;
-
     for (int i = 0; i < WAITERS; i++)
         if (!strstr(crowd_look((uint32_t)i, (int32_t)tasks[i]).waiting, w->what))
             return false;
@@ -88,9 +86,8 @@ static void begin(const struct hosts_config *config, const struct wait *w)
     crowd_until_everywhere(1, MUSTER_TASK_CONNECTED, 1);
     for (int i = 0; i < WAITERS; i++)
         waiters[i] = hosts_task(h, tasks[i], w->fn, NULL);
-    if (!hosts_until(h, all_wait, (void *)(uintptr_t)w))
-        fail_msg("task 0 waits for \"%s\", task 2 for \"%s\", task 3 for \"%s\"", crowd_look(0, 0).waiting,
-                 crowd_look(1, 2).waiting, crowd_look(2, 3).waiting);
+    hosts_await(h, all_wait(w), "all wait for \"%s\" (task 0 for \"%s\", task 2 for \"%s\", task 3 for \"%s\")",
+                w->what, crowd_look(0, 0).waiting, crowd_look(1, 2).waiting, crowd_look(2, 3).waiting);
 }
 
 /* All were told this of the culprit. */

@@ -30,9 +30,8 @@ void pair_coord_opens(uint32_t host, const struct mu_coord_options *options)
         fail_msg("no engine: %s", muster_last_error());
 }
 
-static bool are_up(void *arg)
+static bool are_up(void)
 {
-    (void)arg;
     for (uint32_t i = 1; i < hosts_count(cast_hosts); i++)
         if (mu_host_bridge_state(hosts_segment(cast_hosts, i)) != MU_BRIDGE_UP)
             return false;
@@ -41,8 +40,7 @@ static bool are_up(void *arg)
 
 void pair_begin(const struct mu_coord_options *options)
 {
-    if (!hosts_until(cast_hosts, are_up, NULL))
-        fail_msg("the hosts do not meet");
+    hosts_await(cast_hosts, are_up(), "the hosts have met");
     counter_begin_loop(hosts_segment(cast_hosts, 0)->num_tasks);
     is_open = true;
     for (uint32_t i = 0; i < hosts_count(cast_hosts); i++) {
