@@ -141,8 +141,7 @@ void hosts_settle(struct hosts *h, struct test_random *random)
 void hosts_wait(struct hosts *h)
 {
     if (!h->stepped || !step_all(h, NULL))
-        nanosleep(&(struct timespec){.tv_nsec = 100000},
-                  NULL); /* sleep: nothing that is waited for wakes this thread */
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* sleep: nothing else wakes this thread */
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------- */
