@@ -351,8 +351,8 @@ struct mu_launch_file {
     int out; /* 1, 2 */
 };
 
-/* 0, or -1 with what is wrong with the template. */
-int mu_launch_files_check(const char *template, uint32_t num_tasks, char *ret_why, size_t size);
+/* 0, or -1 with what is wrong with the template: some of so many tasks, or attempts, would share a file. */
+int mu_launch_files_check(const char *template, uint32_t num_tasks, uint32_t restarts, char *ret_why, size_t size);
 /* stdout and stderr have files of their own. */
 int mu_launch_files_are_apart(const char *template);
 /* malloc()ed; NULL: no memory. */

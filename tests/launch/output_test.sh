@@ -40,6 +40,11 @@ err_has "^muster run: the last 20 lines of task 1's stderr:$"
 # What cannot be.
 check 2 run -n 2 --output "$D/x" true
 err_has 'lacks {rank}'
+for policy in job task; do # the log of the attempt that failed would be lost
+    check 2 run --restarts 1 --restart-policy $policy --output "$D/kept-{rank}" false
+    err_has 'lacks {attempt}: with --restarts each attempt would empty the files of the last'
+done
+[ ! -e "$D/kept-0" ] || fail "something was started"
 check 2 run --output "$D/{user}" true
 err_has "'{user}' is none of"
 check 2 run --output "$D/}" true

@@ -27,9 +27,9 @@ static int field_at(const char *at, size_t *ret_len)
 }
 enum { JOB, RANK, HOST, ATTEMPT, STREAM, OPENING, CLOSING };
 
-int mu_launch_files_check(const char *template, uint32_t num_tasks, char *ret_why, size_t size)
+int mu_launch_files_check(const char *template, uint32_t num_tasks, uint32_t restarts, char *ret_why, size_t size)
 {
-    int has_rank = 0;
+    unsigned has = 0; /* fields, a bit each */
 
     if (!*template) {
         snprintf(ret_why, size, "it is empty");
@@ -45,11 +45,15 @@ int mu_launch_files_check(const char *template, uint32_t num_tasks, char *ret_wh
                      at);
             return -1;
         }
-        has_rank |= field == RANK;
+        has |= 1u << field;
         at += len;
     }
-    if (!has_rank && num_tasks > 1) {
+    if (!(has & 1u << RANK) && num_tasks > 1) {
         snprintf(ret_why, size, "it lacks {rank}: %u tasks would write over each other", num_tasks);
+        return -1;
+    }
+    if (!(has & 1u << ATTEMPT) && restarts > 0) {
+        snprintf(ret_why, size, "it lacks {attempt}: with --restarts each attempt would empty the files of the last");
         return -1;
     }
     return 0;
