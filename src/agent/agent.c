@@ -3,7 +3,8 @@
  *
  * The order of a job's life is the table in agent/phase.c, and the loop that follows it agent/life.c. A failing task,
  * a signal, the timeout or a launcher that cannot go on post an event there: SIGTERM to every task's process group,
- * SIGKILL after the grace. Threads come as they are needed. Nothing here waits for anything in the segment.
+ * SIGKILL after the grace; of a job that ends by SIGINT, that at first, as a shell and torchrun have it. Threads come
+ * as they are needed. Nothing here waits for anything in the segment.
  */
 #include "agent/private.h"
 
@@ -197,6 +198,7 @@ int mu_agent_init(struct mu_agent *agent, const struct mu_agent_options *options
                                .local_tasks = options->hosts ? options->hosts->tasks_here : options->num_tasks,
                                .root_cause = -1,
                                .timeout_at = UINT64_MAX,
+                               .term_at = UINT64_MAX,
                                .kill_at = UINT64_MAX,
                                .phase_until = UINT64_MAX,
                                .give_up_at = UINT64_MAX,
@@ -250,6 +252,10 @@ static void check_clock(struct mu_agent *agent)
         mu_agent_say_timeout(agent);
         mu_agent_post(agent, MU_ON_END);
     }
+    if (now >= agent->term_at) {
+        agent->term_at = UINT64_MAX;
+        mu_agent_signal_tasks(agent, SIGTERM);
+    }
     if (now >= agent->kill_at) {
         agent->kill_at = UINT64_MAX;
         mu_agent_post(agent, MU_ON_KILL);
@@ -269,6 +275,7 @@ void mu_agent_turn(struct mu_agent *agent)
     uint64_t start = mu_agent_next_start(agent);
 
     until = start < until ? start : until;
+    until = agent->term_at < until ? agent->term_at : until;
     until = agent->phase_until < until ? agent->phase_until : until;
     start = mu_components_due(agent);
     until = start < until ? start : until;

@@ -33,6 +33,7 @@ void mu_agent_end_by_signal(struct mu_agent *agent, int number)
     agent->told_to_end = 1;
     if (!mu_agent_is_ending(agent)) {
         agent->end_signal = number;
+        agent->is_interrupted = number == SIGINT;
         mu_launch_signal_name(number, name);
         if (running > 0)
             mu_agent_say("%s: ending %u task%s", name, running, running == 1 ? "" : "s");

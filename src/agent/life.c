@@ -43,15 +43,17 @@ void mu_agent_end_tasks(struct mu_agent *agent)
         agent->tasks[i].restart_at = UINT64_MAX;
     agent->waiting = 0;
     agent->kill_at = muster_after_ns(agent->options->grace_ns);
+    if (agent->is_interrupted)
+        agent->term_at = muster_after_ns(agent->options->grace_ns / 2);
     mu_components_ending(agent, 0);
     if (agent->options->grace_ns > 0)
-        mu_agent_signal_tasks(agent, SIGTERM);
+        mu_agent_signal_tasks(agent, agent->is_interrupted ? SIGINT : SIGTERM);
 }
 
 void mu_agent_kill_tasks(struct mu_agent *agent)
 {
     agent->force = MU_FORCE_KILL;
-    agent->kill_at = UINT64_MAX;
+    agent->term_at = agent->kill_at = UINT64_MAX;
     mu_components_ending(agent, 1);
     mu_agent_signal_tasks(agent, SIGKILL);
 }
@@ -94,7 +96,7 @@ void mu_agent_open(struct mu_agent *agent)
 void mu_agent_part(struct mu_agent *agent)
 {
     mu_launch_guard_part(agent->launching.guard, NULL); /* what is left is nobody else's to see to */
-    agent->kill_at = agent->timeout_at = UINT64_MAX;
+    agent->term_at = agent->kill_at = agent->timeout_at = UINT64_MAX;
     mu_components_part(agent);
 }
 

@@ -18,7 +18,7 @@ enum mu_agent_phase {
     MU_PHASE_MEETING,  /* the agents of several hosts come together */
     MU_PHASE_OPENING,  /* segment, services and tasks are being made */
     MU_PHASE_RUNNING,  /* the tasks run */
-    MU_PHASE_ENDING,   /* the tasks have got SIGTERM, and get SIGKILL when the grace is over */
+    MU_PHASE_ENDING,   /* the tasks have got SIGTERM, or SIGINT, and get SIGKILL when the grace is over */
     MU_PHASE_KILLING,  /* the tasks have got SIGKILL */
     MU_PHASE_PARTING,  /* no task is left; the leader waits for the commands that started other hosts */
     MU_PHASE_STOPPING, /* the services have no tasks left; other clients get their last answers */

@@ -114,14 +114,15 @@ struct mu_agent {
     uint64_t sweep_until;                   /* the step's end */
     int (*is_over)(struct mu_agent *agent); /* the job, though no task of the launcher's says so; NULL: tasks say it */
     enum mu_agent_event (*open)(struct mu_agent *agent); /* make an attempt's job: what has come of it */
-    uint64_t timeout_at, kill_at;                        /* UINT64_MAX: not set */
+    uint64_t timeout_at, term_at, kill_at;               /* UINT64_MAX: not set */
     uint64_t give_up_at;    /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
     uint64_t suspend_until; /* other hosts are to say until then that they have stopped; UINT64_MAX: nothing */
     pid_t suspend_owner;    /* gets the terminal back afterwards; 0: nobody had it */
     _Atomic int
-        is_suspended;  /* process-local, a follower's: its tasks are not expected to beat; deaths_watch() looks */
-    uint64_t deadline; /* of all attempts together; UINT64_MAX: none */
-    int end_signal;    /* the signal that ended the job; 0: none */
+        is_suspended;   /* process-local, a follower's: its tasks are not expected to beat; deaths_watch() looks */
+    uint64_t deadline;  /* of all attempts together; UINT64_MAX: none */
+    int end_signal;     /* the signal that ended the job; 0: none */
+    int is_interrupted; /* the job ends by SIGINT, here or at another host: the tasks get that before SIGTERM */
     uint64_t interrupted_at;
     int told_to_end;       /* by a signal, whatever had ended the job before: it is not started again */
     int timed_out, broken; /* broken: the launcher itself cannot go on */
@@ -233,6 +234,8 @@ int mu_agent_take_tasks(struct mu_agent *agent, uint32_t num_tasks, uint32_t fir
 /* Take over the signals that the launcher acts on; take those that have come, and no more. */
 void mu_agent_block_signals(struct mu_agent *agent);
 void mu_agent_take_signals(struct mu_agent *agent);
+/* The followers, or one, are to end their tasks as those of this host are ended. */
+void mu_agent_tell_end(struct mu_agent *agent, uint32_t host);
 /* A signal, here or at another host, ends the job. */
 void mu_agent_end_by_signal(struct mu_agent *agent, int number);
 /* Start the guard, before anything else of the job. 0, or -1 with the reason said. */

@@ -200,7 +200,7 @@ def late_second_interrupt(job):
     """Signals come in the order of their numbers, so who hears USR1 lives after the SIGINT before it was acted on."""
     listening(job)
     job.kill(signal.SIGINT)
-    heard(job, "TERM")
+    heard(job, "INT")
     await_("it is said", lambda: "SIGINT: ending" in job.text("stderr"))
     time.sleep(1.05)  # sleep: the second one is to come later than a second
     job.kill(signal.SIGINT)
@@ -355,7 +355,7 @@ TABLE = [
          "{folder}", "{ears}"], 5),
     Run("end: two SIGINT within a second do not wait for the grace", PATIENT, 130, provoke=two_interrupts),
     Run("end: a second SIGINT later than that kills nobody", PATIENT, 130, provoke=late_second_interrupt),
-    Elsewhere("end: INT, TERM, HUP end mild tasks", "signals_test.sh", "for pair in INT:130 TERM:143 HUP:129; do"),
+    Elsewhere("end: INT, TERM, HUP end mild tasks", "signals_test.sh", "for triple in INT:130:INT TERM:143:TERM HUP:129:TERM; do"),
     Elsewhere("end: nohup stays nohup", "signals_test.sh", "# nohup stays nohup."),
     Elsewhere("end: a stopped task hears SIGTERM", "exit_status_test.sh", "the stopped task did not hear SIGTERM"),
     # -- passed on.

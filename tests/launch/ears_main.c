@@ -3,7 +3,7 @@
  *
  *   ears FOLDER mild|deaf      it and a child in its process group each append to FOLDER/heard.<who> a line "SIGNAL"
  *                              for every signal, <who> being task<id> or child<id>; ready.<who> says that it listens
- * Mild ones end by SIGTERM; deaf ones hear it and stay.
+ * Mild ones end by SIGTERM and SIGINT; deaf ones hear it and stay.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -16,7 +16,8 @@
 static const struct {
     int number;
     const char *name;
-} signals[] = {{SIGUSR1, "USR1"}, {SIGUSR2, "USR2"}, {SIGWINCH, "WINCH"}, {SIGQUIT, "QUIT"}, {SIGTERM, "TERM"}};
+} signals[] = {{SIGUSR1, "USR1"}, {SIGUSR2, "USR2"}, {SIGWINCH, "WINCH"},
+               {SIGQUIT, "QUIT"}, {SIGINT, "INT"},   {SIGTERM, "TERM"}};
 
 static void touch(const char *folder, const char *kind, const char *who, const char *text)
 {
@@ -52,7 +53,7 @@ int main(int argc, char **argv)
         for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
             if (signals[i].number == number)
                 touch(argv[1], "heard", who, signals[i].name);
-        if (number == SIGTERM && strcmp(argv[2], "mild") == 0)
+        if ((number == SIGTERM || number == SIGINT) && strcmp(argv[2], "mild") == 0)
             return 0;
     }
 }

@@ -156,10 +156,11 @@ check 125 run --hosts b:1 --address 127.0.0.1 --rsh "$TMPDIR/rsh" --env X=1 --ch
 err_has 'cannot change to /nonexistent: No such file or directory'
 
 # ---- what is killed ----
+WHAT='echo up; sleep 900 & exec sleep 900'
 begin()
 {
     : > "$RSH_LOG" > "$OUT"
-    env --default-signal=INT "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --grace 500ms "$@" sh -c 'echo up; sleep 900 & exec sleep 900' > "$OUT" 2> "$ERR" < /dev/null &
+    env --default-signal=INT "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --grace 500ms "$@" sh -c "$WHAT" > "$OUT" 2> "$ERR" < /dev/null &
     RUN=$!
     disown $RUN
     all_up() { [ "$(grep -c up "$OUT")" -eq 4 ]; }
@@ -175,6 +176,12 @@ for signal in INT TERM; do
     err_has "^muster run: SIG$signal: ending 4 tasks$"
     clean
 done
+WHAT='trap "echo heard INT; exit 0" INT; trap "echo heard TERM; exit 0" TERM; echo up; while :; do sleep 0.05; done' \
+    begin --hosts localhost:1,b:2,c:1 --grace 10m
+kill -INT $RUN
+await "the launcher has ended" ended
+[ "$(grep -c '^heard INT$' "$OUT")" -eq 4 ] || fail "not all tasks got SIGINT first"
+clean
 begin --hosts localhost:1,b:2,c:1
 kill -KILL $RUN
 clean

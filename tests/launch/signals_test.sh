@@ -6,6 +6,7 @@ set -m # background jobs get SIGINT
 cat > "$TMPDIR/task.sh" <<'EOS'
 cd "$1"
 trap 'echo TERM >> heard.$RANK; [ $2 = deaf ] || exit 0' TERM
+trap 'echo INT >> heard.$RANK; [ $2 != mild ] || exit 0' INT
 trap 'echo USR1 >> heard.$RANK' USR1
 trap 'echo USR2 >> heard.$RANK' USR2
 : > ready.$RANK
@@ -27,18 +28,42 @@ ends_with()
 }
 heard() { grep -qx "$1" "$TMPDIR/heard.0" 2> /dev/null && grep -qx "$1" "$TMPDIR/heard.1" 2> /dev/null; }
 
-for pair in INT:130 TERM:143 HUP:129; do
+for triple in INT:130:INT TERM:143:TERM HUP:129:TERM; do
+    IFS=: read -r given status got <<< "$triple"
     begin mild 10m
-    kill -${pair%:*} $RUN
-    ends_with ${pair#*:}
-    heard TERM || fail "the tasks did not get SIGTERM"
-    err_has "^muster run: SIG${pair%:*}: ending 2 tasks$"
+    kill -$given $RUN
+    ends_with $status
+    heard $got || fail "the tasks did not get SIG$got"
+    [ "$(cat "$TMPDIR/heard.0" "$TMPDIR/heard.1" | wc -l)" -eq 2 ] || fail "the tasks got more than SIG$got"
+    err_has "^muster run: SIG$given: ending 2 tasks$"
 done
+
+# After SIGINT those that stay get SIGTERM, within the grace.
+begin uninterrupted 2s
+kill -INT $RUN
+ends_with 130
+[ "$(sort -u "$TMPDIR/heard.0" "$TMPDIR/heard.1" | xargs)" = 'INT TERM' ] || fail "not SIGINT, and then SIGTERM"
+
+# What Python, and a program that saves its state, make of ^C.
+cat > "$TMPDIR/training.py" <<'EOS'
+import sys, time
+try:
+    open(sys.argv[1], "w").close()
+    time.sleep(600)  # sleep: until the signal
+except KeyboardInterrupt:
+    print("saved")
+EOS
+"$MUSTER" run --job "$JOB" --grace 10m "$PYTHON" "$TMPDIR/training.py" "$TMPDIR/training" > "$OUT" 2> "$ERR" < /dev/null &
+RUN=$!
+await "the program runs" test -e "$TMPDIR/training"
+kill -INT $RUN
+ends_with 130
+out_is saved
 
 # Deaf tasks: a second SIGINT soon after the first does not wait for the grace.
 begin deaf 10m
 kill -INT $RUN
-await "the tasks have SIGTERM" heard TERM
+await "the tasks have SIGINT" heard INT
 kill -INT $RUN
 again() { kill -INT $RUN 2> /dev/null; is_gone $RUN; } # were it late, the next pair is not
 await "the launcher has ended" again

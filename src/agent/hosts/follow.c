@@ -24,7 +24,10 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
         break;
     case MU_TALK_STOP: mu_agent_told_to_stop(agent); break;
     case MU_TALK_GO: mu_agent_told_to_go_on(agent); break;
-    case MU_TALK_END: mu_agent_post(agent, MU_ON_END); break;
+    case MU_TALK_END:
+        agent->is_interrupted = mu_unpack_u8(u) == 1;
+        mu_agent_post(agent, MU_ON_END);
+        break;
     case MU_TALK_KILL: mu_agent_post(agent, MU_ON_KILL); break;
     case MU_TALK_SIGNAL:
         number = mu_unpack_u32(u);

@@ -21,8 +21,10 @@ static void hosts_tick(struct mu_agent *agent, uint64_t now)
 static void hosts_ending(struct mu_agent *agent, int killed)
 {
     mu_agent_drop_suspension(agent);
-    if (mu_agent_leads(agent))
-        mu_agent_tell(agent, UINT32_MAX, killed ? MU_TALK_KILL : MU_TALK_END, NULL);
+    if (mu_agent_leads(agent) && killed)
+        mu_agent_tell(agent, UINT32_MAX, MU_TALK_KILL, NULL);
+    else if (mu_agent_leads(agent))
+        mu_agent_tell_end(agent, UINT32_MAX);
     if (!killed)
         mu_agent_await_briefly(agent);
 }

@@ -115,7 +115,7 @@ static void take_another(struct mu_agent *agent, const struct mu_agent_host *hos
     mu_agent_forget_sights(agent, host_id);
     mu_agent_gather_lost(agent, host_id, "a host has another agent, which knows nothing of what was gathered before");
     if (agent->force == MU_FORCE_TERM)
-        mu_agent_tell(agent, host_id, MU_TALK_END, NULL);
+        mu_agent_tell_end(agent, host_id);
     else if (agent->force == MU_FORCE_KILL)
         mu_agent_tell(agent, host_id, MU_TALK_KILL, NULL);
 }

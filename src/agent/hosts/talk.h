@@ -23,7 +23,7 @@ enum mu_agent_talk {
     MU_TALK_SEES = 9,    /* what its tasks do, as agent/hosts/sights.h packs it; nothing: they all work */
     /* from the leader */
     MU_TALK_SIGNAL = 16, /* u32 signal: to every task; u16 rows, columns: of the terminal */
-    MU_TALK_END = 17,    /* SIGTERM, and SIGKILL after the grace */
+    MU_TALK_END = 17,    /* u8 SIGINT comes first: SIGTERM, and SIGKILL after the grace */
     MU_TALK_KILL = 18,   /* SIGKILL */
     MU_TALK_TAIL = 19,   /* u32 task: say the last lines that it wrote */
     MU_TALK_OVER = 20,   /* u32 exit status of the job: go */

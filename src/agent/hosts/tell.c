@@ -116,6 +116,15 @@ void mu_agent_ask_tail(struct mu_agent *agent, uint32_t task_id)
     mu_pack_done(&what);
 }
 
+void mu_agent_tell_end(struct mu_agent *agent, uint32_t host)
+{
+    struct mu_pack what = {.bytes = NULL};
+
+    mu_pack_u8(&what, (uint8_t)agent->is_interrupted);
+    mu_agent_tell(agent, host, MU_TALK_END, &what);
+    mu_pack_done(&what);
+}
+
 void mu_agent_tell_failed(struct mu_agent *agent)
 {
     struct mu_pack what = {.bytes = NULL};

@@ -419,7 +419,7 @@ void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number)
         if (!task->started || task->ended || has_ended(agent, task))
             continue;
         /* One that is stopped could not act on it; to others SIGCONT may do harm (one that is being traced, say). */
-        if (signal_number == SIGTERM && mu_launch_is_stopped(task->pid))
+        if ((signal_number == SIGTERM || signal_number == SIGINT) && mu_launch_is_stopped(task->pid))
             kill(-task->pid, SIGCONT);
         kill(-task->pid, signal_number);
     }

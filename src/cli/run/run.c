@@ -116,7 +116,8 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
     char why[160];
 
     options->output = call->values[MU_OPT_OUTPUT];
-    if (options->output && mu_launch_files_check(options->output, options->num_tasks, options->restarts, why, sizeof why))
+    if (options->output &&
+        mu_launch_files_check(options->output, options->num_tasks, options->restarts, why, sizeof why))
         return mu_cli_usage(call, "--output %s: %s", options->output, why);
     if (options->survive && options->label)
         return mu_cli_usage(call, "--survive and --label exclude each other: labels are put on by the launcher, which "
