@@ -104,8 +104,11 @@ static const struct launcher {
 };
 #define NUM_LAUNCHERS (sizeof launchers / sizeof launchers[0])
 
+#define COUNT_MAX (1u << 20) /* of nodes, and of processes */
+
 /* 0, or -1 with the reason. */
-static int variable_number(const struct found *found, const char *variable, uint32_t least, uint32_t *ret_number)
+static int variable_number(const struct found *found, const char *variable, uint32_t least, uint32_t most,
+                           uint32_t *ret_number)
 {
     const char *text = variable_value(found->env, variable);
     unsigned long number;
@@ -114,7 +117,7 @@ static int variable_number(const struct found *found, const char *variable, uint
     if (!text || !isdigit((unsigned char)*text))
         return variable_refuse(found, variable);
     number = strtoul(text, &end, 10);
-    if (*end || number < least || number > 1u << 20)
+    if (*end || number < least || number > most)
         return variable_refuse(found, variable);
     *ret_number = (uint32_t)number;
     return 0;
@@ -122,7 +125,8 @@ static int variable_number(const struct found *found, const char *variable, uint
 
 /* ---- where node 0 is --------------------------------------------------------------------------------------------- */
 
-/* The nodes of a step share a list of their names; the port is the job's number's. */
+/* The nodes of a step share a list of their names; the port is the job's number's. Slurm's own steps have the numbers
+ * from 4294967290 on: of salloc's shell, of a batch script. */
 static int leader_of_slurm(const struct found *found)
 {
     const char *list = variable_value(found->env, "SLURM_STEP_NODELIST"),
@@ -137,7 +141,7 @@ static int leader_of_slurm(const struct found *found)
     node->agents = per_node ? mu_launch_slurm_count(per_node, node->node) : 0;
     if (node->agents == 0)
         return variable_refuse(found, "SLURM_STEP_TASKS_PER_NODE");
-    if (!job || variable_number(found, "SLURM_STEP_ID", 0, &step))
+    if (!job || variable_number(found, "SLURM_STEP_ID", 0, UINT32_MAX, &step))
         return variable_refuse(found, job ? "SLURM_STEP_ID" : "SLURM_JOB_ID");
     snprintf(node->leader, sizeof node->leader, "%s:%lu", name,
              PORT_FIRST + (strtoul(job, NULL, 10) * 61 + step) % PORT_COUNT);
@@ -209,7 +213,8 @@ static int find_by_rank(const struct found *found, const struct launcher *launch
     struct mu_launch_node *node = found->node;
     uint32_t rank, size;
 
-    if (variable_number(found, launcher->rank, 0, &rank) || variable_number(found, launcher->size, 1, &size))
+    if (variable_number(found, launcher->rank, 0, COUNT_MAX, &rank) ||
+        variable_number(found, launcher->size, 1, COUNT_MAX, &size))
         return -1;
     if (rank >= size || size % node->agents || rank % node->agents != node->agent) {
         snprintf(found->why, found->size,
@@ -247,11 +252,11 @@ int mu_launch_node_find(char *const *env, const char *hosts_file, struct mu_laun
     if (!it)
         return 0;
     ret_node->launcher = it->name;
-    if ((it->agent && variable_number(&found, it->agent, 0, &ret_node->agent)) ||
-        (it->agents && variable_number(&found, it->agents, 1, &ret_node->agents)))
+    if ((it->agent && variable_number(&found, it->agent, 0, COUNT_MAX, &ret_node->agent)) ||
+        (it->agents && variable_number(&found, it->agents, 1, COUNT_MAX, &ret_node->agents)))
         return -1;
-    if (it->node ? variable_number(&found, it->nodes, 1, &ret_node->nodes) ||
-                       variable_number(&found, it->node, 0, &ret_node->node)
+    if (it->node ? variable_number(&found, it->nodes, 1, COUNT_MAX, &ret_node->nodes) ||
+                       variable_number(&found, it->node, 0, COUNT_MAX, &ret_node->node)
                  : find_by_rank(&found, it))
         return -1;
     if (ret_node->node >= ret_node->nodes)

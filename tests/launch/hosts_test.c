@@ -261,6 +261,13 @@ static char *slurm_second[] = {"SLURMD_NODENAME=mn1",
                                "SLURM_STEP_TASKS_PER_NODE=2(x2),1",
                                SLURM_OTHERS,
                                NULL};
+/* The shell that salloc starts on the first node (LaunchParameters=use_interactive_step). */
+static char *slurm_interactive[] = {"SLURMD_NODENAME=mn1",     "SLURM_JOB_ID=2",
+                                    "SLURM_LOCALID=0",         "SLURM_NODEID=0",
+                                    "SLURM_PROCID=0",          "SLURM_STEP_ID=4294967290",
+                                    "SLURM_STEP_NUM_NODES=1",  "SLURM_STEP_NUM_TASKS=1",
+                                    "SLURM_STEP_NODELIST=mn1", "SLURM_STEP_TASKS_PER_NODE=1",
+                                    "SLURM_STEPID=4294967290", NULL};
 /* A batch script, outside of any step, is nobody's agent. */
 static char *slurm_batch[] = {"SLURM_JOB_ID=3", "SLURM_NODEID=0", "SLURM_PROCID=0", "SLURM_NNODES=2", NULL};
 static char *openmpi[] = {"OMPI_COMM_WORLD_NODE_RANK=1",
@@ -320,6 +327,7 @@ TEST(agents_know_their_place)
     } rows[] = {
         {slurm, "Slurm", 2, 3, 0, 1, "mn1:20122", "", "mn3"},
         {slurm_second, "Slurm", 0, 3, 1, 2, "mn1:20122", "", "mn1"},
+        {slurm_interactive, "Slurm", 0, 1, 0, 1, "mn1:31412", "", "mn1"},
         {openmpi, "Open MPI", 1, 2, 1, 2, "", "leader-209780737", ""},
         {prrte, "Open MPI", 1, 2, 0, 1, "", "leader-prterun-n1-77@1", ""},
         {hydra, "hydra", 1, 3, 1, 2, "", "", ""},
@@ -362,6 +370,7 @@ TEST(what_a_launcher_says_is_checked)
         {slurm, "SLURM_STEP_NODELIST", "mn[1-", "SLURM_STEP_NODELIST=mn[1- is not"},
         {slurm, "SLURM_STEP_TASKS_PER_NODE", "2(x2)", "SLURM_STEP_TASKS_PER_NODE=2(x2) is not"},
         {slurm, "SLURM_JOB_ID", NULL, "SLURM_JOB_ID is not set"},
+        {slurm, "SLURM_STEP_ID", "4294967296", "SLURM_STEP_ID=4294967296 is not"},
         {openmpi, "OMPI_COMM_WORLD_SIZE", "5", "process 3 of 5 is number 1 of 2 on its node: start one process"},
         {openmpi, "OMPI_COMM_WORLD_RANK", "2", "process 2 of 4 is number 1 of 2"},
         {openmpi, "OMPI_COMM_WORLD_RANK", "x", "Open MPI: OMPI_COMM_WORLD_RANK=x is not"},
