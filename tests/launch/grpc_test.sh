@@ -87,6 +87,17 @@ done
 err_has '^muster run: task 1 (pid [0-9]*) was killed by signal 9 (SIGKILL)'
 check 137 run -n 3 --grpc -- bash -c 'if [ $RANK = 1 ]; then exec '"$GUEST"' register barrier a kill; fi; exec '"$GUEST"' register poll barrier a hold'
 err_has '^muster run: task 1 (pid [0-9]*) was killed by signal 9 (SIGKILL).*; ending the other 2 tasks$'
+# With --grpc-recoverable the others go on, unless it is said what a failure leads to.
+goes_on='until [ $RANK = 0 ] || [ -e "$0" ]; do sleep 0.05; done; [ $RANK = 1 ] || exit 3; echo went on'
+: > "$TMPDIR/failed"
+check 3 run -n 2 --grpc --grpc-recoverable sh -c "$goes_on" "$TMPDIR/failed"
+out_is 'went on'
+err_has '^muster run: task 0 (pid [0-9]*) exited with status 3$'
+for words in --kill-on-fail '--restarts 1 --restart-delay 0'; do
+    check 3 run -n 2 --grpc --grpc-recoverable $words sh -c "$goes_on" "$TMPDIR/never"
+    out_is_empty
+    err_has 'exited with status 3; ending the other 1 task$'
+done
 no_segment "$JOB" || fail "a segment is left"
 
 # ---- another user of this machine does not take part, unless all may ----

@@ -31,7 +31,12 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
          "D",                                                                                                          \
          NULL,                                                                                                         \
          "a task's shutdown waits so long for the others' (default 5m; 0: not)"},                                      \
-        {MU_OPT_GRPC_RECOVERABLE, 0, "grpc-recoverable", NULL, NULL, "a task's failure does not fail the others"},     \
+        {MU_OPT_GRPC_RECOVERABLE,                                                                                      \
+         0,                                                                                                            \
+         "grpc-recoverable",                                                                                           \
+         NULL,                                                                                                         \
+         NULL,                                                                                                         \
+         "a task's failure does not fail, nor end, the others"},                                                       \
         {MU_OPT_GRPC_CERT, 0, "grpc-cert", "FILE", mu_cli_files, "TLS: the service's certificate, in PEM"},            \
         {MU_OPT_GRPC_KEY, 0, "grpc-key", "FILE", mu_cli_files, "TLS: its private key"},                                \
         {MU_OPT_GRPC_CA, 0,                                                                                            \

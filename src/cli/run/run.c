@@ -30,6 +30,11 @@ int mu_cli_take_end(const struct mu_cli_call *call, struct mu_agent_options *opt
     if (!code)
         code = mu_cli_word(call, MU_OPT_KILL_ON_FAIL, &answer);
     options->keep_going = answer == 1;
+    /* JAX's or TensorFlow's tasks are to go on without the one that fails, unless something else is said of failures.
+     */
+    if (options->grpc && options->grpc->recoverable && !call->values[MU_OPT_KILL_ON_FAIL] &&
+        !call->values[MU_OPT_RESTARTS])
+        options->keep_going = 1;
     options->metrics = call->values[MU_OPT_METRICS];
     if (!code && options->metrics &&
         mu_metrics_address_parse(options->metrics, &(struct mu_metrics_address){0}, why, sizeof why))
