@@ -139,6 +139,17 @@ def change_size(s):
     s.wait("the last task is in sight", lambda text: 7 in rows(text))
     s.type(HOME)
     s.wait("the first task is in sight", lambda text: 0 in rows(text))
+    # What a task waits for goes before what else there is to say of it; and the smallest screens show tasks.
+    s.resize(24, 80)
+    s.wait_for(r"^ TASK STATE        PROCESS       PID   CPU%      LAST  WAITING$")
+    s.wait_for(r"^    0 CONNECTED    sleeping +\d+ .*  barrier epoch::\d+, for ")
+    s.resize(20, 40)
+    s.wait_for(r"^    0 sleeping  barrier epoch::\d+, ")
+    s.resize(5, 20)
+    s.wait_for(r"^    0 sleeping  barr$")
+    s.type(DOWN * 3)
+    s.wait_for(r"^    3 stopped$")
+    s.type(HOME)
     for size in (3, 20), (1, 12), (2, 5), (1, 1):
         s.resize(*size)
         want = "task 3 (pid"[:size[1]]
@@ -230,6 +241,12 @@ def options():
     s = screen.Session([MUSTER, "top", "--job", JOB], env={"TERM": "no-such-terminal"})
     s.wait_for(r"^muster top: the terminal 'no-such-terminal' is not known")
     s.ends_with(1)
+    s.close()
+    s = screen.Session([MUSTER, "top", "--job", JOB], env={"TERM": "dumb"})
+    s.wait_for(r"^muster top: the terminal 'dumb' cannot place its cursor: 'muster status --watch' needs lines alone$")
+    s.ends_with(1)
+    if termios.tcgetattr(s.master) != s.before:
+        s.fail("the terminal's modes are not as they were")
     s.close()
     done = subprocess.run([MUSTER, "top", "--job", JOB], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, universal_newlines=True)

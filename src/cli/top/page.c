@@ -149,25 +149,84 @@ static void draw_foot(const struct mu_top *top)
 
 /* ---- the tasks --------------------------------------------------------------------------------------------------- */
 
-const char *mu_top_head(void)
+enum { TASK, STATE, PROCESS, PID, TRY, CPU, SECONDS, BEATS, LAST, COLUMNS };
+enum { WAITING_WIDTH = 24 };
+
+/* Left of what a task waits for. A narrow screen has room for that instead of the columns of the highest ranks. */
+static const struct {
+    const char *head;
+    int width; /* negative: written from the left */
+    int rank;  /* 0: always there */
+} columns[COLUMNS] = {
+    [TASK] = {"TASK", 5, 0},       [STATE] = {"STATE", -12, 1},     [PROCESS] = {"PROCESS", -8, 0},
+    [PID] = {"PID", 8, 2},         [TRY] = {"TRY", 3, 5},           [CPU] = {"CPU%", 6, 3},
+    [SECONDS] = {"CPU-SEC", 8, 6}, [BEATS] = {"HEARTBEATS", 10, 7}, [LAST] = {"LAST", 9, 4},
+};
+
+/* The highest rank of columns that there is room for. */
+static int rank_of(int width)
 {
-    return " TASK STATE        PROCESS       PID TRY   CPU%  CPU-SEC HEARTBEATS      LAST  WAITING";
+    for (int rank = COLUMNS; rank > 0; rank--) {
+        int need = 1 + WAITING_WIDTH; /* behind two blanks; the first column has none before it */
+
+        for (int i = 0; i < COLUMNS; i++)
+            need += columns[i].rank <= rank ? 1 + abs(columns[i].width) : 0;
+        if (need <= width)
+            return rank;
+    }
+    return 0;
 }
 
-void mu_top_row(const struct mu_cli_picture *picture, const struct mu_cli_task *task, char *text, size_t size)
+static void join_cells(const char *const cells[COLUMNS], int rank, char *text, size_t size)
+{
+    size_t len = 0;
+
+    for (int i = 0; i < COLUMNS; i++)
+        if (columns[i].rank <= rank && len < size)
+            len += (size_t)snprintf(text + len, size - len, "%s%*s", i ? " " : "", columns[i].width, cells[i]);
+}
+
+static void row_of_rank(const struct mu_cli_picture *picture, const struct mu_cli_task *task, int rank, char *text,
+                        size_t size)
 {
     const struct muster_task_info *info = &task->info;
-    char beat[32], pid[16] = "-", cpu[16] = "-", seconds[32] = "-";
+    char number[16], beat[32], pid[16] = "-", attempt[16], cpu[16] = "-", seconds[32] = "-", beats[32];
 
+    snprintf(number, sizeof number, "%d", (int)info->task_id);
+    snprintf(attempt, sizeof attempt, "%u", info->attempt);
+    snprintf(beats, sizeof beats, "%" PRIu64, info->heartbeats);
     if (info->pid)
         snprintf(pid, sizeof pid, "%u", info->pid);
     if (task->cpu_percent >= 0)
         snprintf(cpu, sizeof cpu, "%.0f", task->cpu_percent);
     if (task->start)
         snprintf(seconds, sizeof seconds, "%.2f", (double)task->cpu_ns / 1e9);
-    snprintf(text, size, "%5d %-12s %-8s %8s %3u %6s %8s %10" PRIu64 " %9s", (int)info->task_id,
-             mu_cli_state_name(info->state), mu_cli_process_word(task), pid, info->attempt, cpu, seconds,
-             info->heartbeats, mu_cli_beat_age(picture, task, beat));
+    join_cells((const char *const[COLUMNS]){[TASK] = number,
+                                            [STATE] = mu_cli_state_name(info->state),
+                                            [PROCESS] = mu_cli_process_word(task),
+                                            [PID] = pid,
+                                            [TRY] = attempt,
+                                            [CPU] = cpu,
+                                            [SECONDS] = seconds,
+                                            [BEATS] = beats,
+                                            [LAST] = mu_cli_beat_age(picture, task, beat)},
+               rank, text, size);
+}
+
+void mu_top_row(const struct mu_cli_picture *picture, const struct mu_cli_task *task, char *text, size_t size)
+{
+    row_of_rank(picture, task, COLUMNS, text, size);
+}
+
+static void draw_head(int row)
+{
+    const char *heads[COLUMNS];
+    char text[256];
+
+    for (int i = 0; i < COLUMNS; i++)
+        heads[i] = columns[i].head;
+    join_cells(heads, rank_of(COLS), text, sizeof text);
+    page_put(row, 0, A_BOLD, "%s  WAITING", text);
 }
 
 static int colour_of(enum mu_cli_kind kind)
@@ -188,7 +247,7 @@ static void draw_task_line(const struct mu_top *top, int row, uint32_t number)
         attributes |= A_REVERSE;
         fill_line(row, A_REVERSE);
     }
-    mu_top_row(&top->picture, task, text, sizeof text);
+    row_of_rank(&top->picture, task, rank_of(COLS), text, sizeof text);
     column = page_put(row, 0, attributes, "%s", text);
     if (task->info.waiting[0])
         page_put(row, column, attributes, "  %s, for %s", task->info.waiting,
@@ -199,12 +258,13 @@ static void draw_task_line(const struct mu_top *top, int row, uint32_t number)
 
 static void draw_tasks(struct mu_top *top)
 {
-    int row = draw_findings(top, 1) + 1, first;
+    int first = draw_findings(top, 1);
     size_t place = mu_top_place(top);
 
-    if (row < LINES - 2)
-        page_put(row, 0, A_BOLD, "%s", mu_top_head());
-    first = row + 1;
+    if (LINES - 1 - first > 3) { /* for a blank line, the head, and two tasks */
+        draw_head(first + 1);
+        first += 2;
+    }
     top->lines = LINES - 1 > first ? (size_t)(LINES - 1 - first) : 0;
     if (place < top->scroll)
         top->scroll = place;

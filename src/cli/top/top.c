@@ -266,6 +266,14 @@ static int top_take_options(struct mu_cli_call *call, struct mu_top *top)
     return code;
 }
 
+/* One that cannot (TERM=dumb) would show each change of each line on a line of its own. */
+static int can_place(void)
+{
+    const char *cup = tigetstr("cup");
+
+    return cup && cup != (const char *)-1;
+}
+
 static int top_run(struct mu_cli_call *call)
 {
     struct mu_top top = {.interval_ns = 1000000000u};
@@ -282,9 +290,14 @@ static int top_run(struct mu_cli_call *call)
     setlocale(LC_CTYPE, "");
     take_stops();
     screen = newterm(NULL, stdout, stdin);
-    if (!screen) {
-        fprintf(stderr, "%s: the terminal '%s' is not known (see $TERM)\n", call->path,
-                getenv("TERM") ? getenv("TERM") : "");
+    if (!screen || !can_place()) {
+        if (screen) {
+            endwin();
+            delscreen(screen);
+        }
+        fprintf(stderr, "%s: the terminal '%s' %s\n", call->path, getenv("TERM") ? getenv("TERM") : "",
+                screen ? "cannot place its cursor: 'muster status --watch' needs lines alone"
+                       : "is not known (see $TERM)");
         return mu_cli_leave(call, top.muster, MU_CLI_EXIT_FAILURE);
     }
     sigaction(SIGQUIT, &(struct sigaction){.sa_handler = on_quit}, NULL);

@@ -43,8 +43,7 @@ const char *mu_top_state_name(enum mu_top_state state);
 void mu_top_colours(void);
 void mu_top_draw(struct mu_top *top);
 
-/* A task as a line of the table, without its waiting; and the table's head. */
+/* A task as a line of the table, with all of its columns but what it waits for. */
 void mu_top_row(const struct mu_cli_picture *picture, const struct mu_cli_task *task, char *text, size_t size);
-const char *mu_top_head(void);
 
 #endif
