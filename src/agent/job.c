@@ -242,19 +242,14 @@ static void say_not_created(struct mu_agent *agent, enum muster_status status)
 {
     char sentence[512];
     struct muster_segment *other;
-    struct muster_segment_info info;
 
     snprintf(sentence, sizeof sentence, "%s", muster_last_error());
     if (status == MUSTER_ALREADY_EXISTS && muster_segment_open(agent->job, &other) == MUSTER_OK) {
-        enum muster_status known = muster_segment_info(other, &info);
-
+        mu_agent_say("job %s is running already: pid %u holds the name (choose another --job, or see 'muster status "
+                     "--job %s')",
+                     agent->job, mu_segment_holder(other), agent->job);
         muster_segment_close(other);
-        if (known == MUSTER_OK) {
-            mu_agent_say("job %s is running already: pid %u holds the name (choose another --job, or see 'muster "
-                         "status --job %s')",
-                         agent->job, info.creator_pid, agent->job);
-            return;
-        }
+        return;
     }
     mu_agent_say("%s", sentence);
 }

@@ -312,6 +312,24 @@ static enum muster_status build_failed(int rc, const struct mu_header *h)
                    "cannot create a segment in %s: %s", mu_segment_folder(), strerror(rc));
 }
 
+/* What holds the name is no segment of ours: what its holder, or we, can do. `status` is what its opening has said. */
+static enum muster_status say_in_the_way(const char *path, enum muster_status status)
+{
+    char why[512];
+    struct stat st;
+    bool is_there = lstat(path, &st) == 0;
+
+    snprintf(why, sizeof why, "%s", muster_last_error());
+    if (is_there && st.st_uid != geteuid() && geteuid() != 0)
+        return mu_fail(status, "%s; choose another job name: only user %u or root can free this one", why,
+                       (unsigned)st.st_uid);
+    if (is_there && (st.st_uid != geteuid() || !S_ISREG(st.st_mode)))
+        return mu_fail(status, "%s; remove that yourself, or choose another job name", why);
+    if (status != MUSTER_DATA_LOSS && status != MUSTER_FAILED_PRECONDITION)
+        return mu_fail(status, "%s", why);
+    return mu_fail(MUSTER_ALREADY_EXISTS, "%s (remove it with 'muster segment rm')", why);
+}
+
 /* The name is taken: by a live job, by a left-over that we may replace (MUSTER_OK: try again), or by something else. */
 static enum muster_status name_taken(const char *path)
 {
@@ -320,21 +338,15 @@ static enum muster_status name_taken(const char *path)
 
     if (status == MUSTER_NOT_FOUND)
         return MUSTER_OK;
-    if (status == MUSTER_DATA_LOSS || status == MUSTER_FAILED_PRECONDITION) {
-        char why[512];
-
-        snprintf(why, sizeof why, "%s", muster_last_error());
-        return mu_fail(MUSTER_ALREADY_EXISTS, "%s (remove it with 'muster segment rm')", why);
-    }
     if (status)
-        return status;
+        return say_in_the_way(path, status);
     if (mu_segment_is_stale(old)) {
         mu_segment_unlink(old);
         muster_segment_close(old);
         return MUSTER_OK;
     }
-    status = mu_fail(MUSTER_ALREADY_EXISTS, "job %s is running here already, started by pid %u", old->job,
-                     old->header->creator_pid);
+    status = mu_fail(MUSTER_ALREADY_EXISTS, "job %s is running here already: pid %u holds its name", old->job,
+                     mu_segment_holder(old));
     muster_segment_close(old);
     return status;
 }

@@ -74,6 +74,9 @@ enum muster_status mu_segment_create_hosts(const char *job, const struct muster_
 /* Nobody can be using it any more: an earlier boot's, closed, or without a living slot or creator. */
 bool mu_segment_is_stale(const struct muster_segment *seg);
 
+/* The pid of a living process that uses it: its maker's, or, where that is dead, that of a thread with a slot. */
+uint32_t mu_segment_holder(const struct muster_segment *seg);
+
 /* Slots held by the living. */
 uint32_t mu_segment_live_slots(const struct muster_segment *seg);
 

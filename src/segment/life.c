@@ -48,22 +48,41 @@ bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const str
     return false;
 }
 
-/* Up to `most`: who only asks whether there is anybody asks the kernel about one slot as a rule. */
-static uint32_t count_living(const struct muster_segment *seg, uint32_t most)
+/* Up to `most`: who only asks whether there is anybody asks the kernel about one slot as a rule. *ret_pid is that of
+ * the last one, and stays as it is where there is none. */
+static uint32_t count_living(const struct muster_segment *seg, uint32_t most, uint32_t *ret_pid)
 {
     uint32_t high = mu_slot_high(seg), live = 0;
 
     for (uint32_t i = 0; i < high && live < most; i++) {
         uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
 
-        live += MU_SLOT_STATE(w) == MU_SLOT_LIVE && !mu_slot_is_dead(seg, i, w) && !mu_slot_is_orphan(seg, i, w);
+        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || mu_slot_is_dead(seg, i, w) || mu_slot_is_orphan(seg, i, w))
+            continue;
+        if (ret_pid)
+            *ret_pid = (uint32_t)MU_SLOT_PID(w);
+        live++;
     }
     return live;
 }
 
 uint32_t mu_segment_live_slots(const struct muster_segment *seg)
 {
-    return count_living(seg, UINT32_MAX);
+    return count_living(seg, UINT32_MAX, NULL);
+}
+
+static bool maker_lives(const struct muster_segment *seg)
+{
+    return mu_process_start((pid_t)seg->header->creator_pid) == seg->header->creator_start;
+}
+
+uint32_t mu_segment_holder(const struct muster_segment *seg)
+{
+    uint32_t pid = seg->header->creator_pid;
+
+    if (!seg->foreign && !maker_lives(seg))
+        count_living(seg, 1, &pid);
+    return pid;
 }
 
 /* Nobody can be using it any more: an earlier boot's, closed, or without a living slot or creator. */
@@ -76,11 +95,11 @@ bool mu_segment_is_stale(const struct muster_segment *seg)
         return true;
     if (mu_segment_is_closed(seg))
         return true;
-    if (count_living(seg, 1))
+    if (count_living(seg, 1, NULL))
         return false;
     if (seg->foreign)
         return false;
-    return mu_process_start((pid_t)seg->header->creator_pid) != seg->header->creator_start;
+    return !maker_lives(seg);
 }
 
 void mu_segment_mark_closed(struct muster_segment *seg, uint32_t how)
@@ -135,13 +154,13 @@ void mu_segment_last_out(struct muster_segment *seg)
         if (MU_STATE(w) == MU_CLOSED)
             return;
         if (MU_STATE(w) == MU_OPEN) {
-            if (count_living(seg, 1))
+            if (count_living(seg, 1, NULL))
                 return;
             mu_cas32(state, w, (w & ~3u) | MU_CLOSING); /* acq_rel: pairs with the joiner's look at the state */
             continue;
         }
         mu_fence_seq_cst(); /* pairs with the fence of a joiner between its claim and its look */
-        if (count_living(seg, 1))
+        if (count_living(seg, 1, NULL))
             mu_cas32(state, w, MU_STATE_NEXT(w) | MU_OPEN); /* release half: as below */
         else if (mu_cas32(state, w, MU_CLOSED))             /* release half: pairs with mu_segment_is_closed() */
             break;

@@ -25,6 +25,19 @@ touch "$TMPDIR/go"
 wait
 [ "$(cat "$TMPDIR"/status.* | grep -cx 0)" -eq 1 ] || fail "not exactly one won"
 
+# Of a job that has outlived its launcher a process that lives is named.
+"$MUSTER" run --job "$JOB" --survive muster kv get --wait 10m never > /dev/null 2>&1 < /dev/null &
+RUN=$!
+disown $RUN
+joined() { "$MUSTER" task list --job "$JOB" | grep -q CONNECTED; }
+await "the task has joined" joined
+kill -KILL $RUN
+await "the launcher is gone" is_gone $RUN
+check 125 "$MUSTER" run --job "$JOB" true
+HOLDER=$(sed -n "s/^muster run: job $JOB is running already: pid \([0-9]*\) holds the name.*/\1/p" "$ERR")
+[ -n "$HOLDER" ] && kill -KILL "$HOLDER" || fail "the holder named does not live"
+await "its guard has removed it" no_segment "$JOB"
+
 # What a run whose processes are all dead left behind is replaced. (The guard is killed first, so it is left at all.)
 "$MUSTER" run --job "$JOB" sleep 1000 > /dev/null 2>&1 < /dev/null &
 RUN=$!

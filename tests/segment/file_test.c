@@ -345,6 +345,17 @@ static int is_denied(void *arg)
     return 0;
 }
 
+/* User 0 has made this one's name, which only the two of them can take away. */
+static int cannot_have_its_name(void *arg)
+{
+    struct muster_segment *segment;
+
+    CHECK(setgid(65534) == 0 && setuid(65534) == 0);
+    CHECK(muster_segment_create(arg, &small, &segment) == MUSTER_PERMISSION_DENIED);
+    CHECK(strstr(muster_last_error(), "; choose another job name: only user 0 or root can free this one"));
+    return 0;
+}
+
 TEST(a_name_squatted_by_another_user_is_refused_and_he_is_named)
 {
     static int (*const squatters[])(void *) = {squats_with_a_file, squats_with_a_link, squats_with_a_segment};
@@ -362,6 +373,7 @@ TEST(a_name_squatted_by_another_user_is_refused_and_he_is_named)
         assert_status(MUSTER_PERMISSION_DENIED, muster_segment_open(name, &segment));
         assert_says(i == 1 ? "symbolic link" : "65534");
         assert_status(MUSTER_PERMISSION_DENIED, muster_segment_create(name, &small, &segment));
+        assert_says("remove that yourself, or choose another job name");
         assert_null(test_join(name, 0, 0));
         assert_int_equal(unlink(path), 0);
     }
@@ -371,6 +383,10 @@ TEST(a_name_squatted_by_another_user_is_refused_and_he_is_named)
     assert_int_equal(test_in_child(is_denied, path), 0);
     assert_ok(muster_segment_remove(name));
     muster_segment_close(segment);
+    snprintf(path, sizeof path, "%s/muster-65534-%s", mu_segment_folder(), name);
+    assert_int_equal(close(open(path, O_CREAT | O_EXCL | O_RDWR, 0600)), 0);
+    assert_int_equal(test_in_child(cannot_have_its_name, name), 0);
+    assert_int_equal(unlink(path), 0);
 }
 
 TEST(things_that_are_no_files_are_refused)
