@@ -372,11 +372,11 @@ void mu_cli_print_task(const struct muster_task_info *info);
 enum muster_status mu_cli_tasks(struct muster *muster, struct muster_task_info **ret_infos, size_t *ret_count,
                                 uint64_t *ret_version);
 /*
- * Who has not joined is nobody to the segment, and yet a rank that hangs before it joins holds the job up: its process
- * is the launcher's to know. Of tasks of this host whose process lives and has not joined, or not again, "pid" and
- * "alive" become that process's, and ret_unjoined[task] true. One that has left, or has died as a task, and lives on
- * as a process, or whose parent does, stays what it was: who was started anew began after the one that had joined,
- * which began at starts[task] (mu_task_run()).
+ * A task that has not joined is nobody to the segment, and yet a rank that hangs before it joins holds the job up: its
+ * process is the launcher's to know. Where a task of this host has a live process that has not joined, or not again,
+ * "pid" and "alive" become that process's, and ret_unjoined[task] true. A task that has left, or has died as a task,
+ * and lives on as a process, or has a parent that does, stays what it was: a process that was started anew began after
+ * the one that had joined, which began at starts[task] (mu_task_run()).
  */
 void mu_cli_find_unjoined(const struct muster_segment *seg, struct muster_task_info *infos, const uint64_t *starts,
                           size_t count, bool *ret_unjoined);

@@ -23,8 +23,8 @@
 #include "agent/health/health.h"
 #include "base/process.h"
 
-/* Of `run`: what changes nothing about who is asked for what. `argument`: 1, in the next word or behind '='; 0: there
- * is none, or behind '=' alone. */
+/* The options of `run` that change nothing about which part is asked for what. `argument`: 1, in the next word or
+ * behind '='; 0: there is none, or behind '=' alone. */
 static const struct {
     const char *name;
     int argument;
@@ -119,13 +119,13 @@ static const char *path_forbids(const char *path, size_t folder_len, const struc
     return st.st_dev == command->st_dev && st.st_ino == command->st_ino ? "that is this one" : NULL;
 }
 
-/* Who was to watch GPUs says so to the launcher, which says it: GPUs are not watched any more. */
+/* The process that was to watch GPUs tells the launcher, which prints it: GPUs are not watched any more. */
 static void tell_launcher(const char *descriptor, const char *path, const char *why)
 {
     struct mu_health_record record = {.magic = MU_HEALTH_MAGIC, .kind = MU_HEALTH_END, .gpu_instance = -1};
 
     snprintf(record.text, sizeof record.text, "muster's other part (%s): %s", why, path);
-    (void)!write((int)strtol(descriptor, NULL, 10), &record, sizeof record); /* who does not listen has ended */
+    (void)!write((int)strtol(descriptor, NULL, 10), &record, sizeof record); /* a launcher that is deaf has ended */
 }
 
 /* Runs it; else why not. `ret_is_there`: something is there. */

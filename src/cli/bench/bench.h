@@ -28,7 +28,7 @@ struct mu_bench {
     uint32_t tasks;
 };
 
-/* A task's side: who it is, its group, where its samples go. */
+/* A task's side: its number, its group, where its samples go. */
 struct mu_bench_task {
     const struct mu_bench *bench;
     struct mu_bench_table *table;

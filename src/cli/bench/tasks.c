@@ -3,7 +3,7 @@
  *
  * Each row has a job of its own in a memfd, which tasks find by an inherited descriptor, so that a bench that is killed
  * leaves nothing. Task i sits on processor i modulo those allowed. Tasks agree to stop by the number of a barrier that
- * rank 0 writes before it arrives there: who reads it behind that barrier or earlier stops at the same one.
+ * rank 0 writes before it arrives there: a task that reads it behind that barrier or earlier stops at the same one.
  */
 #include "cli/bench/bench.h"
 

@@ -35,8 +35,7 @@ static int agent_fail(const struct mu_cli_call *call, const char *why)
     return MU_AGENT_EXIT_FAILED;
 }
 
-/* ---- who this is --------------------------------------------------------------------------------------------------
- */
+/* ---- which host this is ------------------------------------------------------------------------------------------ */
 
 static int take_place(struct mu_cli_call *call, struct agent *agent)
 {

@@ -2,8 +2,8 @@
  * cli/run/apps.c: the commands of a job.
  *
  * "muster run [OPTION]... COMMAND... : [-n N] [--env K=V] [--chdir DIR] COMMAND...": a lone ':' with something behind
- * it begins another command, whose tasks follow in number. What is said before the first command holds for all, but -n;
- * what is said behind a ':' for that command alone.
+ * it begins another command; its tasks follow in number. Options before the first command hold for all, but -n; those
+ * behind a ':' for that command alone.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -25,7 +25,7 @@ static int grpc_refuse_others(const struct mu_cli_call *call)
     return 0;
 }
 
-/* Certificate and key come together; whose clients are to be known by a CA must have one itself. */
+/* Certificate and key come together; a server that knows its clients by a CA must have a certificate itself. */
 static int take_tls(const struct mu_cli_call *call, struct mu_agent_grpc *grpc)
 {
     const char *files[] = {call->values[MU_OPT_GRPC_CERT], call->values[MU_OPT_GRPC_KEY], call->values[MU_OPT_GRPC_CA]};

@@ -19,7 +19,7 @@
 
 struct mu_cli_apps {
     struct mu_agent_app *list;
-    struct mu_cli_call **calls; /* of the commands behind a ':', whose words they hold */
+    struct mu_cli_call **calls; /* of the commands behind a ':'; they hold their words */
     uint32_t num_calls;
     uint32_t count, num_tasks;
     uint32_t by_default;               /* tasks of a command that says no number; 0: 1, and this host alone is meant */
@@ -60,7 +60,7 @@ int mu_cli_take_end(const struct mu_cli_call *call, struct mu_agent_options *opt
 int mu_cli_take_segment(struct mu_cli_call *call, uint32_t local_tasks, struct mu_agent_options *options);
 /* What the values of their options may be. */
 mu_cli_words mu_cli_report_form, mu_cli_visibility, mu_cli_mpi_way;
-/* At the timeout: who does what. */
+/* At the timeout: the state of every task. */
 void mu_cli_say_who(struct muster *muster, FILE *out);
 
 /* ---- run/hosts.c ------------------------------------------------------------------------------------------------ */

@@ -13,7 +13,7 @@
 static int print_json;
 static const struct mu_cli_call *serving;
 
-/* The first lines of stdout, for whoever starts the clients. */
+/* The first lines of stdout, for the program that starts the clients. */
 static void ready_lines_print(const char *job, const char *grpc, const char *tcpstore)
 {
     struct mu_cli_json json;

@@ -1,5 +1,5 @@
 /*
- * cli/status/diagnose.c: who holds the job up, in sentences.
+ * cli/status/diagnose.c: which tasks hold the job up, in sentences.
  *
  * For each barrier and group that some have come to and others have not, the most telling of the missing are named: a
  * dead task before a stopped one, that before one that has never joined, and so on, down to one that merely works. What
@@ -12,7 +12,7 @@
 
 #include "cli/status/picture.h"
 
-#define YOUNG_NS 100000000u /* who has waited for less, for one that works, does not hang */
+#define YOUNG_NS 100000000u /* a task that has waited for less, for one that works, does not hang */
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
@@ -101,7 +101,7 @@ static void add_state(char *text, size_t size, uint32_t count, const char *is, c
         add(text, size, " %s", is);
 }
 
-/* Of tasks whose processes are all there, and have not joined. */
+/* The sentence on tasks with live processes that have not joined. */
 static void add_unjoined(char *text, size_t size, const struct mu_cli_picture *picture, const int32_t *ids,
                          uint32_t count)
 {
@@ -204,7 +204,7 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
     }
 }
 
-/* The same; of those whose processes have ended without an error, that. */
+/* The same; or, of tasks with processes that have ended without an error, that. */
 static void add_matter_or_end(char *text, size_t size, const struct mu_cli_picture *picture, enum mu_cli_kind kind,
                               const int32_t *ids, uint32_t count)
 {
@@ -250,7 +250,7 @@ static int by_number(const void *a, const void *b)
     return *(const int32_t *)a < *(const int32_t *)b ? -1 : *(const int32_t *)a > *(const int32_t *)b;
 }
 
-/* A barrier in use is seen within an instance, too. Of a group whose members have not even gone to sleep no time is
+/* A barrier in use is seen within an instance, too. Where members of a group have not even gone to sleep no time is
  * known. */
 static int is_young(const struct mu_cli_picture *picture, uint64_t since_ns)
 {
@@ -366,7 +366,7 @@ static void add_what(char *text, size_t size, const char *waiting, uint32_t coun
         add(text, size, " wait%s for %s", count == 1 ? "s" : "", waiting);
 }
 
-/* Who waits for the same key, or event, and is not named yet: nobody is known to be late, so it ranks last. */
+/* The waiters for the same key, or event, that are not named yet: no task is known to be late, so it ranks last. */
 static int name_waits(struct cause_search *s)
 {
     const struct mu_cli_picture *picture = s->picture;
@@ -400,7 +400,7 @@ static int name_waits(struct cause_search *s)
     return 0;
 }
 
-/* Who has waited longest, for whatever; -1: nobody for so long that it is worth a word. */
+/* The task that has waited longest, for anything; -1: none for so long that it is worth a word. */
 static int32_t longest_wait(const struct mu_cli_picture *picture)
 {
     uint64_t oldest = UINT64_MAX;
@@ -417,7 +417,7 @@ static int32_t longest_wait(const struct mu_cli_picture *picture)
     return id;
 }
 
-/* As one who waits for an error does. */
+/* As a waiter for an error does. */
 static void say_that_nobody_is_late(const struct mu_cli_picture *picture, int32_t id, char *text, size_t size)
 {
     const struct muster_task_info *info = &picture->tasks[id].info;

@@ -183,7 +183,7 @@ static int is_creator_gone(struct muster *muster, const struct mu_cli_picture *p
            creator.letter == 'X';
 }
 
-/* A group's members leave no time: what those say who have waited long enough to say so. */
+/* A group's members leave no time: take that of members that have waited long enough to say it. */
 static void time_groups(struct mu_cli_picture *picture)
 {
     for (size_t i = 0; i < picture->num_meetings; i++) {

@@ -65,7 +65,7 @@ struct mu_cli_picture {
     struct muster_segment_info segment;
     uint64_t now_ns, heartbeat_timeout_ns;
     int foreign;      /* the pids are of another pid namespace */
-    int creator_gone; /* whoever made the segment is no more */
+    int creator_gone; /* the process that made the segment is no more */
     struct mu_cli_task *tasks;
     size_t count;
     uint32_t states[3], alive;
@@ -76,7 +76,7 @@ struct mu_cli_picture {
     unsigned leaves;                            /* host 0's */
     struct mu_cli_host *hosts;                  /* NULL: the job has this one alone */
     uint32_t num_hosts, own_host;
-    struct muster_kv_list *mpi; /* who waits in MPI, by host; NULL: not known here */
+    struct muster_kv_list *mpi; /* the waiters in MPI, by host; NULL: not known here */
     int in_error;               /* some non-recoverable task is: */
     struct muster_error error;
     struct mu_cli_finding *findings; /* the most telling first; at least one */
@@ -84,8 +84,8 @@ struct mu_cli_picture {
 };
 
 /*
- * `before` may be NULL. On failure nothing is to be freed. ABORTED: something changed faster than it could be read; who
- * looks again and again keeps the picture before.
+ * `before` may be NULL. On failure nothing is to be freed. ABORTED: something changed faster than it could be read; a
+ * caller that looks again and again keeps the picture before.
  */
 enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cli_picture *before,
                                        struct mu_cli_picture *ret_picture);
@@ -123,10 +123,10 @@ const char *mu_cli_process_word(const struct mu_cli_task *task);
 /* As mu_cli_age() behind the mark ">" or "<" when only that much is known; "-" when nothing is. */
 const char *mu_cli_beat_age(const struct mu_cli_picture *picture, const struct mu_cli_task *task, char buffer[32]);
 const char *mu_cli_meeting_word(const struct mu_meeting *meeting);
-/* Who has come waits for the others. */
+/* Some have come and wait for the others. */
 int mu_cli_meeting_is_open(const struct mu_meeting *meeting);
 
-/* report.c, report_json.c. Colours only on stdout, and on the stream (NULL: none) whose text will be written there. */
+/* report.c, report_json.c. Colours only on stdout, and on a stream (NULL: none) that the text will go to. */
 void mu_cli_report_colours(FILE *out);
 void mu_cli_print_findings(const struct mu_cli_picture *picture, FILE *out);
 void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out);
@@ -139,8 +139,8 @@ void mu_cli_json_meetings(struct mu_cli_json *json, const struct mu_cli_picture 
 void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out);
 
 /*
- * Take a picture and print its findings and tasks, those that wait in barriers included: for whoever gives up on a job
- * (`muster run --timeout`). The status says why nothing was printed.
+ * Take a picture and print its findings and tasks, those that wait in barriers included: for a launcher that gives up
+ * on a job (`muster run --timeout`). The status says why nothing was printed.
  */
 enum muster_status mu_cli_report(struct muster *muster, FILE *out);
 

@@ -1,8 +1,8 @@
 /*
  * cli/status/picture_hosts.c: the hosts of a job in its picture, and what is wrong with them.
  *
- * The table is in every host's segment, so any of them shows all; of a host whose agent is not ours we know what the
- * leader's agent last said.
+ * The table is in every host's segment, so any of them shows all; of a host with another agent than ours we know what
+ * the leader's agent last said.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * cli/status/watch.c: looking again and again, until a signal or the job's end.
  *
- * The mapping outlives the job: who looks must ask whether the name still leads to it.
+ * The mapping outlives the job: a watcher must ask whether the name still leads to it.
  */
 #include "cli/status/watch.h"
 

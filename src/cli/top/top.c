@@ -61,7 +61,7 @@ static void top_suspend(void)
     take_stops();
     if (tcgetpgrp(0) == getpgrp())
         def_shell_mode();
-    raise(SIGWINCH); /* the size may be another; only who has the terminal is told */
+    raise(SIGWINCH); /* the size may be another; only the terminal's owner is told */
 }
 
 static enum muster_status top_look(struct mu_top *top)

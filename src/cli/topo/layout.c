@@ -256,7 +256,7 @@ static int32_t put_row(struct mu_svg_sheet *sheet, int32_t first, enum section s
     return end;
 }
 
-/* In `in`, whose height is filled by the last row of blocks and of PCI. */
+/* In `in`: the last row of blocks and of PCI fills its height. */
 static void put_section(struct mu_svg_sheet *sheet, int32_t around, enum section section, struct mu_svg_place in)
 {
     int32_t at = next_of(sheet, sheet->topo->boxes[around].first, section);

@@ -1,8 +1,8 @@
 /*
  * cli/topo/svg.h: what the files that draw the picture of `muster topo --svg` share.
  *
- * All lengths are pixels, whole ones, so that equal machines give equal bytes. Letters are of a font whose letters are
- * equally wide, of which no common one exceeds 0.61 of its size: a text's width is known by counting.
+ * All lengths are pixels, whole ones, so that equal machines give equal bytes. The font has letters of equal width,
+ * which exceeds 0.61 of its size in no common one: a text's width is known by counting.
  */
 #ifndef MU_CLI_TOPO_SVG_H
 #define MU_CLI_TOPO_SVG_H

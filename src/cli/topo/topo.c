@@ -24,7 +24,7 @@ static int is_words(const char *input)
     return stat(input, &status) != 0 && strchr(input, ':') && !strchr(input, '/') && !strstr(input, ".xml");
 }
 
-/* hwloc would wait for whoever opens the other end of a FIFO, and read a device without end. */
+/* hwloc would wait until the other end of a FIFO is opened, and read a device without end. */
 static int check_file(const struct mu_cli_call *call, const char *path)
 {
     struct stat status;

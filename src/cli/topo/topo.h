@@ -44,8 +44,8 @@ struct mu_cli_topo {
 int mu_cli_topo_ranks(struct mu_cli_call *call, struct mu_cli_topo *topo);
 void mu_cli_topo_ranks_free(struct mu_cli_topo *topo);
 /*
- * Those whose box this is, or one of the cores in it, or, with a device, that see it: "task 3", "tasks 0-3,8"; "" for
- * none. Is malloc()ed.
+ * The tasks that this box, or one of the cores in it, belongs to, or, with a device, that see it: "task 3", "tasks
+ * 0-3,8"; "" for none. Is malloc()ed.
  */
 char *mu_cli_topo_ranks_at(const struct mu_cli_topo *topo, int32_t box, int32_t device, int with_cores, const char *one,
                            const char *many);

@@ -1,5 +1,5 @@
 /*
- * cli/trace/stragglers.c: `muster trace --stragglers`: who was waited for, and how long, for people.
+ * cli/trace/stragglers.c: `muster trace --stragglers`: which tasks were waited for, and how long, for people.
  *
  * In order of time, so that the last lines tell of now. What a meeting costs is the time from the last arrival but one,
  * when one task alone was missing, and the time from the first. Meetings of one arrival tell nothing and are left out.

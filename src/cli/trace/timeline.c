@@ -1,12 +1,12 @@
 /*
  * cli/trace/timeline.c: from single events to spans and meetings.
  *
- * Entries and exits are paired slot by slot, in order of time: a thread is in one call at a time. An exit whose entry
- * has been overwritten is left out; an entry without an exit is a call that goes on, or in which its thread died,
+ * Entries and exits are paired slot by slot, in order of time: a thread is in one call at a time. An exit is left out
+ * if its entry has been overwritten; an entry without an exit is a call that goes on, or in which its thread died,
  * unless its slot enters another: then it is over, and how is not known. Spans of one barrier and instance
  * are a meeting; a call that was refused for its arguments is none of them.
  *
- * A host's trace has its own tasks alone. That others came later still shows: all who are here have come, and nobody
+ * A host's trace has its own tasks alone. That others came later still shows: all of this host's have come, and nobody
  * leaves, for longer than it takes to be told of the verdict.
  */
 #include <stdlib.h>
@@ -72,7 +72,8 @@ static int by_meeting(const void *a, const void *b)
 
 /*
  * Spans come in order of their entry. `again`: its task is counted already, by an earlier call: one that gave up and
- * came back, or was refused. Who returned with OK says how it went; others may have failed for a reason of their own.
+ * came back, or was refused. A task that returned OK says how it went; others may have failed for a reason of their
+ * own.
  */
 static void meeting_add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
 {

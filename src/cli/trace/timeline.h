@@ -1,5 +1,5 @@
-/* cli/trace/timeline.h: a job's trace, put together: who was where from when to when, and who came last to which
- * barrier. */
+/* cli/trace/timeline.h: a job's trace, put together: where each task was from when to when, and which came last to
+ * which barrier. */
 #ifndef MU_CLI_TRACE_TIMELINE_H
 #define MU_CLI_TRACE_TIMELINE_H
 
@@ -9,19 +9,19 @@
 
 #include "segment/trace.h"
 
-/* One instance of a barrier, as far as the trace knows who came. */
+/* One instance of a barrier, as far as the trace knows the arrivals. */
 struct mu_cli_meeting {
     const char *name; /* "" when it is not known any more */
     uint64_t object, instance;
     int is_group;
     uint32_t count;                        /* arrivals */
     uint32_t open;                         /* of them, without an end */
-    int32_t last_task;                     /* who came last */
+    int32_t last_task;                     /* the last arrival's */
     uint64_t first_ns, before_ns, last_ns; /* the first arrival, the last but one, the last */
     uint64_t left_ns;                      /* the first return with OK; 0: none */
-    uint64_t elsewhere_ns;                 /* all who came here waited so long for others elsewhere; 0: for nobody */
+    uint64_t elsewhere_ns;                 /* all arrivals here waited so long for other hosts'; 0: for none */
     int passed;                            /* somebody returned with OK */
-    enum muster_status status;             /* OK then; else the first that is not, of those who have left */
+    enum muster_status status;             /* OK then; else the first that is not, of those that have left */
 };
 
 /* One call, from coming to going. */
@@ -53,7 +53,7 @@ enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, ui
                                         struct mu_cli_timeline *ret);
 void mu_cli_timeline_done(struct mu_cli_timeline *timeline);
 
-/* stragglers.c: who came last and by how much: a line for each meeting of several, then one for each task. */
+/* stragglers.c: which task came last and by how much: a line for each meeting of several, then one for each task. */
 enum muster_status mu_cli_print_stragglers(const struct mu_cli_timeline *timeline, uint32_t num_tasks, FILE *out);
 
 #endif

@@ -45,7 +45,7 @@ static void put_string(FILE *out, const char *text, size_t len)
             fputs("\\t", out);
         } else if (*at < 0x20 || *at == 0x7f) {
             fprintf(out, "\\u%04x", *at);
-        } else if (mu_cli_is_c1(at, len)) { /* for who reads it on a terminal */
+        } else if (mu_cli_is_c1(at, len)) { /* for a reader on a terminal */
             fprintf(out, "\\u%04x", at[1]);
         } else {
             fwrite(at, 1, n, out);

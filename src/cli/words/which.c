@@ -108,7 +108,7 @@ struct jobs {
     size_t count;
 };
 
-/* Of a job whose launcher is dead and that nobody has joined: tasks that have survived it. */
+/* Whether a job with a dead launcher, which nobody has joined, has tasks that survived it. */
 static int has_tasks(const struct muster_segment *segment, uint32_t launcher)
 {
     pid_t *pids = calloc(segment->local_tasks, sizeof *pids);
