@@ -1,6 +1,5 @@
 /*
- * launch/hosts.h: the hosts of a job: who they are, which tasks run where, which of them this one is, and the job's
- * key.
+ * launch/hosts.h: the hosts of a job: their names, which tasks run where, which of them this one is, and the job's key.
  */
 #ifndef MU_LAUNCH_HOSTS_H
 #define MU_LAUNCH_HOSTS_H
@@ -47,7 +46,7 @@ int mu_launch_slurm_host(const char *list, uint32_t n, char *ret_name, size_t si
 /* The n-th number of "2(x3),1", from 0; 0: none. */
 uint32_t mu_launch_slurm_count(const char *list, uint32_t n);
 
-/* ---- nodes.c: who this is in a job that another launcher has started -------------------------------------------- */
+/* ---- nodes.c: which node this is in a job that another launcher has started -------------------------------------- */
 
 struct mu_launch_node {
     const char *launcher;   /* "Slurm"; NULL: none is known */
@@ -59,8 +58,8 @@ struct mu_launch_node {
 };
 
 /*
- * What the environment says. 0: *ret_node, whose launcher may be NULL; -1: a launcher is known, but what it says cannot
- * be used, with the reason. `hosts_file`: /etc/hosts, where a pod finds what it is called.
+ * Reads the environment. 0: *ret_node, in which the launcher may be NULL; -1: a launcher is known, but its variables
+ * cannot be used, with the reason. `hosts_file`: /etc/hosts, where a pod finds its name.
  */
 int mu_launch_node_find(char *const *env, const char *hosts_file, struct mu_launch_node *ret_node, char *ret_why,
                         size_t size);

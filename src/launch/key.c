@@ -3,7 +3,7 @@
  *
  * It is never on a command line and in no task's environment. A file of it must be its reader's (or root's) and nobody
  * else's to read, as ssh has it. The user's own file is written under another name and linked into its place, so that
- * whoever finds it finds all of it, also where the home folder is shared by several hosts.
+ * a reader that finds it finds all of it, also where the home folder is shared by several hosts.
  */
 #include "launch/hosts.h"
 

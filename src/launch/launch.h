@@ -74,7 +74,7 @@ int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun
 struct mu_launch_env {
     char **vars; /* what is the same for all, with a NULL behind it */
     size_t count;
-    char *const *own;         /* whose values differ from task to task: the job's */
+    char *const *own;         /* with values that differ from task to task: the job's */
     uint32_t first_task;      /* of this host */
     const char *error_folder; /* the job's */
     int says_devices;         /* JAX is told each task's MUSTER_GPU_ORDINALS */
@@ -169,9 +169,9 @@ pid_t mu_launch_parent(pid_t pid);
 int mu_launch_is_stopped(pid_t pid);
 
 /*
- * The children that the calling process has now are not the job's, nor looked for below: who became the launcher by
- * exec may have had some ("exec > >(tee log); exec muster run ..."). Up to 64 of them, known where the kernel lists
- * children. One that was reaped is to be forgotten: its number may be another's.
+ * The children that the calling process has now are not the job's, nor looked for below: a process that became the
+ * launcher by exec may have had some ("exec > >(tee log); exec muster run ..."). Up to 64 of them, known where the
+ * kernel lists children. One that was reaped is to be forgotten: its number may be another's.
  */
 void mu_launch_note_elders(void);
 void mu_launch_forget_elder(pid_t pid);
@@ -217,8 +217,7 @@ struct mu_launch_role {
 /* Start it: where it must be forked, the less memory we use by now the better. -1 with *ret_failure. */
 int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_guard **ret_guard,
                           struct mu_launch_failure *ret_failure);
-/* Before anything has a name that the guard removes: until nobody who ends the launcher's process group ends it, too.
- */
+/* Before anything has a name that the guard removes: until no end of the launcher's process group ends it, too. */
 void mu_launch_guard_await(struct mu_launch_guard *guard);
 /* Before the first task begins: until the guard is a process that nothing takes for the launcher; another is started
  * where it could not be. Does not wait again. -1 with *ret_failure. */
@@ -256,7 +255,7 @@ void mu_launch_guard_free(struct mu_launch_guard *guard);
 struct mu_launch_orphans {
     pid_t launcher;
     int launcher_lives, survive;
-    int adopted; /* somebody holds the lock that `fd` is for: whoever got it has adopted the job until he closes it */
+    int adopted; /* an agent holds the lock that `fd` is for: it has adopted the job until it closes that */
     int fd;
     uint32_t num_tasks;
     char run_id[40];
@@ -371,7 +370,7 @@ struct mu_launch_tail {
     const char *what; /* "stderr", "output" */
     int is_passed;    /* from another host */
 };
-/* Its last lines, below what was `explained` of the task before (NULL: nothing) and a line that says whose they are;
+/* Its last lines, below what was `explained` of the task before (NULL: nothing) and a line that names the task;
  * malloc()ed. NULL: there are none. */
 char *mu_launch_tail_text(const struct mu_launch_tail *tail, const char *explained, size_t *ret_len);
 /* "SENTENCE: LAST LINE", the line as plain text; malloc()ed. NULL: no memory. *explained becomes a copy. */

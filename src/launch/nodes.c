@@ -1,5 +1,5 @@
 /*
- * launch/nodes.c: who this is in a job that another launcher has started, from that launcher's variables.
+ * launch/nodes.c: which node this is in a job that another launcher has started, from that launcher's variables.
  *
  * Each launcher is a row: the variable that it is known by, and those that say which node this is, how many there are,
  * how many processes it started here and which of them this one is. One agent a node leads that node's tasks; where the

@@ -132,7 +132,7 @@ static char *parts_of_place(struct bind_planner *p, const struct mu_launch_place
     return mu_cpus_list(p->ids, machine->set_size);
 }
 
-/* Texts of a place whose processors are known. */
+/* Texts of a place with known processors. */
 static int describe_place(struct bind_planner *p, struct mu_launch_place *place, char *why, size_t size)
 {
     enum mu_launch_part part = p->binding->bind_to;

@@ -22,7 +22,7 @@ struct mu_launch_machine {
 };
 
 /* ---- bind.c: what other planners need ---- */
-/* The texts of a place whose processors are known, in words for `part`. */
+/* The texts of a place with known processors, in words for `part`. */
 int mu_launch_place_describe(const struct mu_launch_machine *machine, enum mu_launch_part part,
                              struct mu_launch_place *place, char *why, size_t size);
 

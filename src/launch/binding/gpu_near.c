@@ -4,8 +4,8 @@
  * Cores that the same tasks would like are one class; classes with few suitors are dealt out first. In each class a
  * core goes to the suitor that has the fewest until then, of equals to the one with the smallest choice; so tasks at
  * one NUMA node get equal shares of it, and one that would take any core takes what those leave that have no other.
- * What a task gets of a class lies together. Who goes away empty all the same, because others had more to choose from,
- * is given a core for which its owner has another, or can be given another in turn: so nobody shares a core where
+ * A task's part of a class lies together. A task that goes away empty all the same, because others had more to choose
+ * from, is given a core for which its owner has another, or can be given another in turn: so nobody shares a core where
  * cores suffice. Where they do not, those share the least used.
  */
 #include "launch/binding/bind_private.h"
@@ -143,7 +143,7 @@ static void cores_deal(struct split *s)
                 deal_class(s, core);
 }
 
-/* The core that it would like, not tried yet, whose owner has the most. */
+/* The core that it would like, not tried yet, of the owner that has the most. */
 static size_t richest_core(const struct split *s, uint32_t wish)
 {
     size_t best = SIZE_MAX;

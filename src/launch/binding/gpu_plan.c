@@ -1,7 +1,7 @@
 /*
- * launch/binding/gpu_plan.c: plans by GPUs: who has which, what lies near them, and what the tasks are told.
+ * launch/binding/gpu_plan.c: plans by GPUs: which task has which, what lies near them, and what the tasks are told.
  *
- * GPUs are named by UUID, for their numbers depend on who counts. By default every task sees all GPUs of the job, its
+ * GPUs are named by UUID, for their numbers depend on the counter. By default every task sees all GPUs of the job, its
  * own where LOCAL_RANK says with one a task: a GPU that is hidden from a task cannot be reached by it, neither over
  * NVLink nor by CUDA's IPC. MIG instances cannot reach each other anyway, and CUDA shows a process only the first that
  * it is told of, so with these each task sees its own.
@@ -26,7 +26,7 @@ struct gpu_planner {
     cpu_set_t *any; /* all that may be used */
     struct mu_launch_wish *wishes;
     cpu_set_t *nodes; /* of memory, that may be used; NODES_SIZE */
-    unsigned num_far; /* tasks whose GPUs have no processors nearby */
+    unsigned num_far; /* tasks with GPUs that have no processors nearby */
     int own;
 };
 

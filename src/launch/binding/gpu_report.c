@@ -53,8 +53,8 @@ static int is_in_our_memory(pid_t pid)
 }
 
 /*
- * The process's environment, not empty; NULL: it cannot be asked. Who has spawned it goes on when its old memory goes,
- * which is some us before the kernel gives it the new one, and knows where its environment lies there.
+ * The process's environment, not empty; NULL: it cannot be asked. Its spawner goes on when its old memory goes, which
+ * is some us before the kernel gives it the new one, and knows where its environment lies there.
  */
 static FILE *open_environment(pid_t pid)
 {

@@ -1,5 +1,5 @@
 /*
- * launch/guard/find.c: the guard's table, for who adopts the job, and for who asks for its tasks' processes.
+ * launch/guard/find.c: the guard's table, for an agent that adopts the job, and for readers of its tasks' processes.
  */
 #include "launch/guard/guard.h"
 

@@ -4,7 +4,7 @@
  * The guard is a process of its own, made before the launcher has anything large in its memory, in its own session,
  * holding a pidfd of the launcher and a table that they share (guard.h). It sleeps until the kernel says that the
  * launcher is dead; what it does then is in guard/watch.c. A launcher that ends by itself has cleaned up by then and
- * kills the guard; one whose guard was killed starts another.
+ * kills the guard; one that lost its guard starts another.
  *
  * For all its life but the end the guard has one thing to do, sleep. So where there is one, a program of a few system
  * calls does that, mu-guard (plugins/guard.c): begun in the launcher's memory, as tasks are (spawn.c), it is on its
@@ -237,7 +237,7 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     else if (guard->launcher_fd >= 0 && guard->table_fd >= 0 &&
              ftruncate(guard->table_fd, (off_t)guard->table_size) == 0)
         guard->table = mmap(NULL, guard->table_size, PROT_READ | PROT_WRITE, MAP_SHARED, guard->table_fd, 0);
-    if (guard->table && guard->table != MAP_FAILED) /* who adopts the job maps it, too */
+    if (guard->table && guard->table != MAP_FAILED) /* an adopter of the job maps it, too */
         fcntl(guard->table_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     if (!guard->table || guard->table == MAP_FAILED) {
         ret_failure->error = errno;

@@ -1,5 +1,5 @@
 /*
- * launch/guard/guard.h: what the launcher, its guard and who adopts the job know of each other.
+ * launch/guard/guard.h: what the launcher, its guard and an adopter of the job know of each other.
  *
  * The table is written by the launcher alone and read by the guard only after the launcher's death, which the kernel
  * reports after every store of the dead; so plain stores do (volatile: the compiler shall not put them off). An adopter
@@ -49,7 +49,7 @@ static inline size_t mu_guard_table_size(uint32_t num_tasks, uint32_t num_comman
 
 /* All of a table's file, NULL: it is none. */
 struct mu_guard_table *mu_guard_map(int table_fd);
-/* The lock of who has adopted the job: F_WRLCK or F_UNLCK. 0, or -1: somebody else has it. */
+/* The lock of the agent that has adopted the job: F_WRLCK or F_UNLCK. 0, or -1: another one has it. */
 int mu_guard_lock(int table_fd, int type);
 
 /* The guard's life, in a process of its own, forked from the launcher: its exit status. `environment`: as it is to be

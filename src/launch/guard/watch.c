@@ -4,8 +4,8 @@
  * It kills what is left of the job (the tasks have had their parent's death signal already; this finds their
  * descendants and set-user-id tasks, and what the commands that started other hosts had started in turn), removes the
  * segment and the sockets that the launcher made, says so, and ends. Where the tasks are to survive, it waits until the
- * last of them has ended, and then does the same; who adopts such a job finds the tasks by the guard's table. One of
- * several hosts is waited for by the others, whatever its own tasks do: so the guard gives whoever may adopt it the
+ * last of them has ended, and then does the same; an agent that adopts such a job finds the tasks by the guard's table.
+ * In a job of several hosts the others wait for this one, whatever its own tasks do: so the guard gives an adopter the
  * time that they do, and then ends it. The commands that started other hosts go last then, and not at once: they may be
  * those hosts' agents.
  */
@@ -121,7 +121,7 @@ static uint32_t tasks_outlive(const struct mu_guard_table *table, int wait)
     return alive;
 }
 
-/* ---- who adopts the job ---- */
+/* ---- an adopter of the job ---- */
 
 /* Somebody else has it; asking does not take it, so nobody is refused because of us. */
 static int is_held(int fd)
@@ -175,7 +175,7 @@ static uint32_t await_commands(const struct mu_guard_table *table, uint64_t pati
 }
 
 /*
- * The other hosts' agents have been told of the end by who adopted the job, or find that nobody leads them. Where a
+ * The other hosts' agents have been told of the end by the adopter, or find that nobody leads them. Where a
  * command is the agent itself and is killed before that, the guard there waits for an adopter, and tasks go on.
  */
 static void hosts_part(const struct mu_guard_table *table)

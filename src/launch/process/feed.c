@@ -149,8 +149,8 @@ static void *feed_main(void *arg)
 }
 
 /*
- * Standard input, so that reading it never blocks: who shares it may be quicker between our look and our read. Its own
- * flags are everybody's, so a pipe or terminal is opened anew.
+ * Standard input, so that reading it never blocks: another reader may be quicker between our look and our read. All its
+ * users share its flags, so a pipe or terminal is opened anew.
  */
 static void open_input(struct mu_launch_feed *feed)
 {

@@ -18,7 +18,7 @@ struct mu_output_stream {
     int is_terminal;
     uint16_t width; /* of the label */
     int lines;      /* it leaves line by line; else as it comes */
-    char *line;     /* the beginning of a line whose end is not here yet */
+    char *line;     /* the beginning of a line without its end yet */
     size_t len, cap;
     char *tail; /* of stderr: TAIL_SIZE bytes at most */
     size_t tail_len;
@@ -37,7 +37,7 @@ struct mu_launch_output {
     struct mu_output_stream *streams;
     size_t open;
     int finished;
-    size_t tails; /* streams whose end is to be said */
+    size_t tails; /* streams with an end to be said */
     char *out;    /* what is about to be written */
     size_t out_len, out_cap;
     int broken[3];

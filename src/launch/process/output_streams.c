@@ -41,7 +41,7 @@ static int write_all(int fd, const char *data, size_t len)
         if (n >= 0) {
             data += n;
             len -= (size_t)n;
-        } else if (errno == EAGAIN) { /* whoever shares the file description made it non-blocking */
+        } else if (errno == EAGAIN) { /* another user of the file description made it non-blocking */
             struct pollfd pfd = {.fd = fd, .events = POLLOUT};
 
             poll(&pfd, 1, -1);
@@ -62,7 +62,7 @@ static void output_forward(struct mu_launch_output *output, int fd, const char *
 {
     if (len > 0 && !output->broken[fd] && write_all(fd, data, len)) {
         output->broken[fd] = 1;
-        output->lost |= errno != EPIPE; /* whose reader is gone wants no more */
+        output->lost |= errno != EPIPE; /* a reader that is gone wants no more */
         if (fd == 1 && errno != EPIPE)
             dprintf(2, "muster run: cannot write standard output: %s: the tasks' output is lost\n", error_reason());
     }
@@ -251,7 +251,7 @@ static void say_tail(struct mu_launch_output *output, struct mu_output_stream *s
     free(text);
 }
 
-/* The oldest stream whose end is to be said. */
+/* The oldest stream with an end to be said. */
 static struct mu_output_stream *next_tail(struct mu_launch_output *output, char **ret_sentence)
 {
     struct mu_output_stream *found = NULL;

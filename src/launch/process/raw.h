@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Who runs on a stack that is left by exec, never by return: sanitizers must not keep notes about his frames. */
+/* A function on a stack that is left by exec, never by return: sanitizers must not keep notes about its frames. */
 #define MU_RAW_ON_CHILD_STACK __attribute__((no_sanitize_address, no_sanitize_thread))
 
 #if defined(__x86_64__) && !defined(__ILP32__)

@@ -170,8 +170,8 @@ MU_RAW_ON_CHILD_STACK static int child_main(void *arg)
 /*
  * The file that execvpe() will find for `name`; NULL: it must search. A job's tasks are mostly copies of one command,
  * so it is looked for once, as by a shell, and not by failing execs of every task. No entry of PATH before the file has
- * anything that may be executed; relative entries mean another folder after chdir() and end the search. Who will not
- * `look` whether the one that is known is still there must be ready for its not being there.
+ * anything that may be executed; relative entries mean another folder after chdir() and end the search. A caller that
+ * does not `look` whether the known one is still there must be ready for its not being there.
  */
 static const char *program_find(const char *name, int look)
 {
@@ -334,7 +334,7 @@ int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun 
 }
 
 /*
- * It may have been stopped before exec, by somebody who stops all that he sees: it goes on, for it is in our memory,
+ * It may have been stopped before exec, by a process that stops all that it sees: it goes on, for it is in our memory,
  * and we wait for nothing else meanwhile. Or have ended by a signal that dumps core: then kernels before 5.17 leave the
  * word as it is.
  */

@@ -157,8 +157,7 @@ size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid
         char *end;
         pid_t pid = (pid_t)strtol(item->d_name, &end, 10);
 
-        /* Others' processes too: a set-user-id program of ours looks like one. Who may be signalled the kernel knows.
-         */
+        /* Others' processes too: a set-user-id program of ours looks like one. The kernel checks the permission. */
         if (*end || pid <= 1 || pid == getpid() || pid == mark->except)
             continue;
         if (process_strike(mark, pid, signal_number, &facts) < 1)

@@ -1,5 +1,5 @@
 /*
- * launch/process/terminal.c: who may read the terminal.
+ * launch/process/terminal.c: which processes may read the terminal.
  *
  * Every task has its own process group, so none is in the terminal's foreground; task 0, which inherits stdin, is
  * stopped by SIGTTIN when it reads. Then, and only then, the foreground passes to its group: jobs that never read leave

@@ -83,8 +83,8 @@ uint64_t mu_launch_oom_kills(void)
 }
 
 /*
- * The kernel's log names the processes that it chose, by their numbers in the first pid namespace (whose inode is
- * fixed), to those who may read it.
+ * The kernel's log names the processes that it chose, by their numbers in the first pid namespace (which has a fixed
+ * inode), to those that may read it.
  */
 enum mu_launch_oom mu_launch_oom_of(pid_t pid, uint64_t before)
 {
