@@ -3,7 +3,7 @@
  *
  * Every change is one edit of the key's entry (segment/table.h); what differs is the callback that decides the new
  * value from the old. The caller's own process makes it, or the agent of the leader for a task of another host: the
- * same code, the same sentences. A change that was made for another host before is found by its record, whose result is
+ * same code, the same sentences. A change that was made for another host before is found by its record; the result is
  * what the callback left in it, or the version of the commit.
  */
 #include "kv/change.h"

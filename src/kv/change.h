@@ -1,6 +1,5 @@
 /*
- * kv/change.h: a change of keys, whoever asked for it: this process, or a task of another host through the leader's
- * agent.
+ * kv/change.h: a change of keys, for this process, or for a task of another host through the leader's agent.
  */
 #ifndef MU_KV_CHANGE_H
 #define MU_KV_CHANGE_H
@@ -33,7 +32,7 @@ struct mu_kv_change {
 };
 
 /*
- * Make the change in this segment: at most once for each behalf->done, whose earlier result counts. UNAVAILABLE, only
+ * Make the change in this segment: at most once for each behalf->done: its earlier result counts. UNAVAILABLE, only
  * on behalf: there are too many records where this one should be; nothing, or of a delete not all, was changed: again
  * later.
  */

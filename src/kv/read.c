@@ -4,7 +4,7 @@
  * A wait looks, and sleeps on the key's bucket until something there changes.
  *
  * On a follower the table holds copies (kv/remote.h): what is found there is the answer; where nothing is, the leader
- * is asked. Who waits has asked it to send the key when it comes, so it sleeps here as well, until a copy comes or a
+ * is asked. A waiter has asked it to send the key when it comes, so it sleeps here as well, until a copy comes or a
  * new round begins, in which the leader may have forgotten what it was asked (mu_host_bridge_round()).
  */
 #include <inttypes.h>
@@ -17,7 +17,7 @@
 #include "segment/hosts.h"
 #include "segment/trace.h"
 
-/* With the thread's slot, for a value that needs a pin. Not inline: who needs none pays nothing for this. */
+/* With the thread's slot, for a value that needs a pin. Not inline: a read without one pays nothing for this. */
 static __attribute__((noinline)) enum muster_status look_pinned(struct muster *m, const struct mu_key *k, void *buffer,
                                                                 size_t capacity, struct mu_found *f)
 {
@@ -112,7 +112,7 @@ static enum muster_status search_remote(struct key_search *s, uint8_t flags, str
     return status;
 }
 
-/* A follower's table does not have it: what the leader says. Not inline: who finds it pays nothing for this. */
+/* A follower's table does not have it: what the leader says. Not inline: a read that finds it pays nothing for this. */
 static __attribute__((noinline)) enum muster_status try_remote(struct muster *m, const struct mu_key *k, void *buffer,
                                                                size_t capacity, struct mu_found *f)
 {

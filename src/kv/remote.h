@@ -26,7 +26,7 @@ void mu_kv_change_begin(struct mu_kv_remote_change *c, enum mu_op op, const stru
 
 /* MU_OP_KV_GET: flags 1, offset 8, key (length 4). Answer: what 1, version 8, length of the value 8; then, if that is
  * MU_READ_VALUE, at most MU_READ_PIECE bytes of it from the offset on. */
-enum { MU_READ_WAITS = 1, MU_READ_WHOLE = 2 }; /* who asks will sleep until it comes or changes; wants no copy */
+enum { MU_READ_WAITS = 1, MU_READ_WHOLE = 2 }; /* the caller will sleep until it comes or changes; wants no copy */
 enum { MU_READ_ABSENT = 0, MU_READ_COPIED = 1, MU_READ_VALUE = 2 };
 #define MU_READ_PIECE (16u << 20)
 

@@ -1,9 +1,9 @@
 /*
- * kv/setters.c: who could still set the key that is waited for.
+ * kv/setters.c: which tasks could still set the key that is waited for.
  *
- * Any task may, and so may any other thread of the waiter's process, its children, the processes beside it in its
- * task, and whoever else has opened the segment. So a wait is hopeless only when all other tasks are over, nobody but
- * the launcher holds a slot, and the waiter is the task's first process, with one thread and without children. What
+ * Any task may, and so may any other thread of the waiter's process, its children, the processes beside it in its task,
+ * and any other process that has opened the segment. So a wait is hopeless only when all other tasks are over, nobody
+ * but the launcher holds a slot, and the waiter is the task's first process, with one thread and without children. What
  * cannot be known, a command that somebody is about to type, does not keep it waiting.
  */
 #include <errno.h>

@@ -1,8 +1,8 @@
 /*
- * kv/size.c: how much the store holds, for those who look at a job.
+ * kv/size.c: how much the store holds, for people that look at a job.
  *
- * muster_kv_count() answers for one instant, and so may have to count again and again while keys come and go. Who shows
- * a number on a screen wants it at once: one pass. A bucket that changes faster than it can be read is left out.
+ * muster_kv_count() answers for one instant, and so may have to count again and again while keys come and go. A screen
+ * wants its number at once: one pass. A bucket that changes faster than it can be read is left out.
  */
 #include "kv/size.h"
 

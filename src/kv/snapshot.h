@@ -27,7 +27,7 @@ enum muster_status mu_snapshot_add(struct mu_snapshot *s, const char *key, size_
                                    size_t len, uint64_t version);
 /* By key; nothing moves any more: the entries point. */
 void mu_snapshot_sort(struct mu_snapshot *s);
-/* Its parts, for who makes one in steps (kv/survey.h): what a bucket has of it is added, also to the fingerprint. */
+/* Its parts, to make one in steps (kv/survey.h): adds what a bucket has of it, also to the fingerprint. */
 enum muster_status mu_snapshot_bucket(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_snapshot *s,
                                       uint32_t bucket, struct mu_bucket_info *ret_info);
 uint64_t mu_snapshot_mix(uint64_t h, uint64_t v);

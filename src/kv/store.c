@@ -36,7 +36,7 @@ static enum muster_status change_remote(struct muster *m, struct mu_ctx *ctx, st
     return status;
 }
 
-/* Of a job whose agent is to hear of it. */
+/* In a job with an agent that is to hear of it. */
 static enum muster_status change_listened(struct muster *m, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
     enum muster_status status;

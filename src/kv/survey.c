@@ -1,8 +1,8 @@
 /*
  * kv/survey.c: a snapshot in steps: collect, check, sort.
  *
- * All buckets are read once, and what was found in each is noted with its word. Then they are checked: a bucket whose
- * word is the same has not been written since. One that has been is read again, and if it has other keys of ours now,
+ * All buckets are read once, and what was found in each is noted with its word. Then they are checked: a bucket with
+ * the same word has not been written since. One that has been is read again, and if it has other keys of ours now,
  * or other versions of them, or if any key was deleted there, that is what it is noted with from then on, and another
  * check is due. A check that finds all as it was noted: so it was when that check began. (Why deletions count:
  * kv/snapshot.c.) To look at a word costs a hundredth of reading a bucket, so a check is soon over, and most find

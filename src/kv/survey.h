@@ -1,4 +1,4 @@
-/* kv/survey.h: a snapshot (kv/snapshot.h) made in steps, sorted, for who has others to serve meanwhile. */
+/* kv/survey.h: a snapshot (kv/snapshot.h) made in steps, sorted, for a loop that serves others meanwhile. */
 #ifndef MU_KV_SURVEY_H
 #define MU_KV_SURVEY_H
 
