@@ -30,7 +30,7 @@ typedef mu_cuda_result (*ask_v2_fn)(const char *name, void **address, int versio
 static const struct {
     size_t at;
     const char *name, *symbol; /* as asked of cuGetProcAddress; as exported */
-    int version;               /* whose interface is declared in our header */
+    int version;               /* the one with the interface that our header declares */
 } functions[] = {
     {FIELD(init), "cuInit", "cuInit", 2000},
     {FIELD(driver_version), "cuDriverGetVersion", "cuDriverGetVersion", 2020},

@@ -2,10 +2,10 @@
  * accel/nccl_cell.c: where a communicator's record lies, how it is read, and its changes, each one edit.
  *
  * On one host the record is a cell of the segment. In a job of several hosts it is an entry of the leader's store: so
- * copies of it go to whoever looks at it (bridge/kv/copies.c), and who waits for a change sleeps on its own host. Its
+ * copies of it go to hosts that look at it (bridge/kv/copies.c), and a waiter for a change sleeps on its own host. Its
  * key begins with '/', which no key of a task's does: they neither meet it nor list, count or delete it. A task of
- * another host asks the leader for the changes (nccl_far.c), whose agent makes them here: by what is decided (who
- * lives, what time it is) that host knows it first. Names that begin with MUSTER_NCCL_HOST are each host's own.
+ * another host asks the leader for the changes (nccl_far.c), and the leader's agent makes them here: that host knows
+ * first which tasks live, and the time. Names that begin with MUSTER_NCCL_HOST are each host's own.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -305,7 +305,7 @@ enum muster_status mu_nccl_step_here(struct mu_nccl_call *call, struct mu_ctx *c
         return mu_fail(MUSTER_FAILED_PRECONDITION, "%s: task %d, the caller, is in error itself, or was replaced",
                        call->what, a->task);
     status = mu_table_edit(&t, ctx, &call->key, MU_EDIT_WANTS_OLD, record_decide, &e, NULL);
-    if (!status && act->lost) { /* who waited for it is to hear of its death, where that ends the job's waits */
+    if (!status && act->lost) { /* its waiters are to hear of its death, where that ends the job's waits */
         mu_nccl_recheck(ctx);
         status = mu_cluster_error(call->m->seg, call->what);
         act->rechecked = true;

@@ -3,7 +3,7 @@
  *
  * ncclCommInitRank waits for its peers in C++ threads of its own, for ever. Started without blocking, it can be asked
  * how it stands, and aborted. So this thread waits in the segment instead, where everything wakes it: a death, an error
- * of a task, a peer that gives up. Whoever fails gives the generation up, with the reason, and so all do.
+ * of a task, a peer that gives up. A rank that fails gives the generation up, with the reason, and so all do.
  */
 #include <limits.h>
 #include <stdio.h>

@@ -84,8 +84,8 @@ bool mu_nccl_unpack_request(struct mu_unpack *u, char name[MUSTER_NCCL_NAME_MAX 
 
 /*
  * The answer: 1 answer, 1 flags; and if there is a record: generation 8, state 4, version 4, ranks 4, ids 4, taken 4,
- * done 4, owner 4, its rank 4, since (ns ago) 8, expires (in ns) 8, who has the asker's rank 4 (task + 1; 0: nobody),
- * reason (length 4), and to those who may claim them, or have, the ids.
+ * done 4, owner 4, its rank 4, since (ns ago) 8, expires (in ns) 8, holder of the asker's rank 4 (task + 1; 0: none),
+ * reason (length 4), and to ranks that may claim them, or have, the ids.
  */
 enum { ACCEPTED = 1, THERE = 2, IDS = 4 };
 

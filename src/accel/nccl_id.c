@@ -1,11 +1,11 @@
 /*
  * accel/nccl_id.c: an id for each communicator, by name and generation, through one record of the segment.
  *
- * A rank asks by a change of the record: it takes the ids, or becomes who makes them, or must wait for another who
- * does. libnccl is called outside of any change and of any muster call, then a second change hands out what was made.
- * Between the two the maker may die, or be taken for dead: whoever asks next begins another generation, and the second
- * change of the late one finds so, and its roots end. Roots of this process are looked after at each call and when it
- * leaves.
+ * A rank asks by a change of the record: it takes the ids, or becomes their maker, or must wait for another rank that
+ * is. libnccl is called outside of any change and of any muster call, then a second change hands out what was made.
+ * Between the two the maker may die, or be taken for dead: the next rank that asks begins another generation, and the
+ * second change of the late one finds so, and its roots end. Roots of this process are looked after at each call and
+ * when it leaves.
  */
 #include "accel/nccl_id.h"
 
@@ -305,7 +305,7 @@ static enum muster_status make_ids(struct mu_nccl_call *call, struct mu_nccl_id 
                             call->what, call->generation, act.there ? call->record.head->reason : "");
 }
 
-/* An id whose root listens where this host cannot reach it: NCCL would wait for ever, or talk to somebody else. */
+/* The root of an id listens where this host cannot reach it: NCCL would wait for ever, or talk to somebody else. */
 static enum muster_status check_reach(struct mu_nccl_call *call, const struct mu_nccl_id *id)
 {
     const struct mu_nccl_head *h = call->record.head;
@@ -454,7 +454,7 @@ void mu_nccl_missing(struct mu_nccl_call *call, char *text, size_t size)
         snprintf(text + at, size - at, " and %u more", missing - shown);
 }
 
-/* ---- who asks ---------------------------------------------------------------------------------------------------- */
+/* ---- the asking rank --------------------------------------------------------------------------------------------- */
 
 static enum muster_status check_options(const struct muster_nccl_options *options)
 {

@@ -58,7 +58,7 @@ enum muster_status mu_nccl_read(struct mu_nccl_call *call, bool *ret_there);
 /* The same for people, by the leader's own word, with times of this host; without the takers. */
 enum muster_status mu_nccl_state(struct mu_nccl_call *call, bool *ret_there);
 
-/* End the roots of this process whose generation is dead. */
+/* End the roots of this process with a dead generation. */
 enum muster_status mu_nccl_look_after_roots(struct muster *m);
 
 /* This rank is through with its initialisation; the last one forgets the name, if no generation of it has died. */
@@ -75,7 +75,7 @@ enum muster_status mu_nccl_comm_init(const struct mu_nccl *nccl, struct muster *
 
 /* ---- nccl_cell.c: reading and changing the record ---- */
 
-/* As it is now, or as this host knows it; within a call. w: the wait in whose course it is read; NULL: one look. */
+/* As it is now, or as this host knows it; within a call. w: the wait that reads it; NULL: one look. */
 enum muster_status mu_nccl_look(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_wait *w, uint64_t *ret_word,
                                 bool *ret_there);
 /* The same in this segment; *ret_there false: there is none. *ret_word: to sleep on. */
@@ -114,7 +114,7 @@ enum muster_status mu_nccl_step_here(struct mu_nccl_call *call, struct mu_ctx *c
 
 /* The kernel says that somebody is dead, and perhaps nobody has said so to the job yet: then this does. */
 void mu_nccl_recheck(struct mu_ctx *ctx);
-/* Who asks: mu_nccl_asker's presence, with the call as its argument. */
+/* For the asking rank: mu_nccl_asker's presence, with the call as its argument. */
 enum mu_nccl_presence mu_nccl_presence(void *arg, int32_t task, uint64_t incarnation, uint32_t attempt);
 /* "task 3"; in a job of several hosts "task 3 (host b)". */
 void mu_nccl_task_name(const struct mu_nccl_call *call, int32_t task, char name[MU_NCCL_TASK_NAME]);

@@ -1,9 +1,9 @@
 /*
  * accel/nccl_record.c: the states of a communicator's id. Each function is one edit of a private copy, which the caller
- * commits or not; what decides it (who lives, what time it is) is asked inside the edit.
+ * commits or not; what decides it (which tasks live, the time) is asked inside the edit.
  *
- * A generation is never brought back: whoever finds it dead begins the next one, and a maker that comes too late finds
- * that it is the owner no longer. So two processes may both make ids, but only one's are ever handed out.
+ * A generation is never brought back: a rank that finds it dead begins the next one, and a maker that comes too late
+ * finds that it is the owner no longer. So two processes may both make ids, but only one's are ever handed out.
  */
 #include "accel/nccl_record.h"
 
@@ -107,7 +107,7 @@ static bool record_has_expired(const struct mu_nccl_head *h, uint64_t now, char 
     return true;
 }
 
-/* Who made or took it and is not there: the first that is lost, else the first that has left. */
+/* A rank that made or took it and is not there: the first that is lost, else the first that has left. */
 struct gap {
     enum mu_nccl_presence how; /* MU_NCCL_HERE: none */
     int32_t task;
@@ -156,7 +156,7 @@ static enum mu_nccl_answer ask_ready(struct mu_nccl_record *r, const struct mu_n
     struct mu_nccl_head *h = r->head;
     struct mu_nccl_taker *t;
 
-    if (is_broken(r, a, h->reason)) /* also when all have taken it: who waits for the lost one must be told */
+    if (is_broken(r, a, h->reason)) /* also when all have taken it: waiters for the lost one must be told */
         return record_begin(r, a, false);
     if (h->taken == h->nranks)
         return record_begin(r, a, true);

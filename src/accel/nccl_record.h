@@ -13,8 +13,8 @@
  *     FAILED  --ask--> MAKING of the next generation
  *
  * A task of another host asks in two steps: it is told the ids, then says that it has them (claims). Each step that is
- * asked for from there may be carried out twice, because whoever did it the first time died with the answer. So each
- * leaves in the record who did what to which generation, and a second time finds that and changes nothing.
+ * asked for from there may be carried out twice, because the agent that did it the first time died with the answer. So
+ * each leaves in the record which rank did what to which generation; a second time finds that and changes nothing.
  */
 #ifndef MU_ACCEL_NCCL_RECORD_H
 #define MU_ACCEL_NCCL_RECORD_H
@@ -66,7 +66,7 @@ enum mu_nccl_presence { MU_NCCL_HERE, MU_NCCL_LEFT, MU_NCCL_LOST };
 
 #define MU_NCCL_TASK_NAME 72u
 
-/* Who asks, and what of the world the answer depends on. */
+/* The asking rank, and what of the world the answer depends on. */
 struct mu_nccl_asker {
     uint32_t nranks, nids, rank;
     int32_t version, task;

@@ -8,7 +8,8 @@
  * version alike. The socket is recognised by its inode through a duplicate, so that nothing else is hit that has got
  * its number since.
  *
- * The lock is held while ids are made, and by whoever forks: a forked child knows of every socket, and closes them.
+ * The lock is held while ids are made, and by a thread that forks: a forked child knows of every socket, and closes
+ * them.
  */
 #include "accel/nccl_roots.h"
 

@@ -9,7 +9,7 @@
 
 #include "accel/nccl_library.h"
 
-/* Whose a root is. */
+/* The owner of a root. */
 struct mu_nccl_root_key {
     uint64_t handle; /* struct muster's id */
     uint64_t generation;
@@ -26,7 +26,7 @@ enum muster_status mu_nccl_roots_make(const struct mu_nccl *nccl, const struct m
 /* End those of one generation that still run. */
 void mu_nccl_roots_end(const struct mu_nccl_root_key *key);
 
-/* End those of this handle whose generation is dead, and all that have expired; forget those that have ended. It is
+/* End those of this handle with a dead generation, and all that have expired; forget those that have ended. It is
  * asked outside of any lock. */
 typedef bool (*mu_nccl_dead_fn)(void *arg, const struct mu_nccl_root_key *key);
 void mu_nccl_roots_reap(uint64_t handle, mu_nccl_dead_fn is_dead, void *arg);

@@ -1,9 +1,8 @@
 /*
- * accel/stream.h: the stream barrier's private side: the shared words, the operations of a round, and who executes
- * them.
+ * accel/stream.h: the stream barrier's private side: the shared words, the operations of a round, and their executors.
  *
- * The protocol knows two operations only, "write 32 bits" and "wait until 64 bits are at least". Who executes them, in
- * order, is an executor: CUDA's stream memory operations in the library, threads in the tests.
+ * The protocol knows two operations only, "write 32 bits" and "wait until 64 bits are at least". An executor executes
+ * them, in order: CUDA's stream memory operations in the library, threads in the tests.
  */
 #ifndef MU_ACCEL_STREAM_H
 #define MU_ACCEL_STREAM_H
@@ -18,8 +17,8 @@
 
 /*
  * Read by waiters as one 64-bit number, released in its high half: a released word is greater than any round, whatever
- * its owner writes into the low half later. Only the owner's stream writes `arrived`; whoever finds the barrier failed
- * stores 1 into `released`, and nobody ever takes that back.
+ * its owner writes into the low half later. Only the owner's stream writes `arrived`; a watchdog that finds the barrier
+ * failed stores 1 into `released`, and nobody ever takes that back.
  */
 struct mu_stream_word {
     mu_a32 arrived;
@@ -42,7 +41,7 @@ struct mu_stream_note {
 };
 
 struct mu_stream_page {
-    uint64_t nonce[2]; /* random: whoever opens the memory knows that it is this barrier's */
+    uint64_t nonce[2]; /* random: a member that opens the memory knows that it is this barrier's */
     uint32_t size;     /* members */
     uint8_t pad0[MU_LINE - 20];
     mu_a64 failed; /* 0, or how and when: one CAS, never changed again */
@@ -73,7 +72,7 @@ struct mu_stream_op {
 
 /* ---- stream_lines.c: the protocol ---- */
 
-/* Zeroed memory becomes a page whose members have all passed the round before `first`. */
+/* Zeroed memory becomes a page, as if all members had passed the round before `first`. */
 void mu_stream_format(struct mu_stream_page *page, uint32_t size, uint64_t first);
 /* The operations of one round, in order; returns how many. */
 uint32_t mu_stream_plan(uint32_t rank, uint32_t size, uint64_t round, struct mu_stream_op ops[MU_STREAM_OPS_MAX]);
@@ -81,7 +80,7 @@ uint32_t mu_stream_plan(uint32_t rank, uint32_t size, uint64_t round, struct mu_
 uint64_t mu_stream_arrived(const struct mu_stream_page *page, uint32_t rank, uint64_t enqueued);
 /* The last round that all have arrived at. */
 uint64_t mu_stream_good(const struct mu_stream_page *page, uint32_t size, uint64_t enqueued);
-/* The barrier has failed, if it had not before; then open every wait. Whoever is killed in it leaves the rest to
+/* The barrier has failed, if it had not before; then open every wait. A caller that is killed in it leaves the rest to
  * others. */
 void mu_stream_fail(struct mu_stream_page *page, uint32_t size, uint64_t enqueued, uint32_t rank,
                     enum mu_stream_cause cause);
@@ -141,7 +140,7 @@ struct muster_stream_barrier {
     pthread_t watchdog;
     mu_a32 stop;                /* process-local, a futex */
     pthread_mutex_t words_lock; /* of `words` */
-    char words[560];            /* who was lost, noted when it was found; "" before */
+    char words[560];            /* the lost member, noted when it was found; "" before */
 };
 
 /* With an executor, and the number of the first round. */
@@ -155,7 +154,7 @@ enum muster_status mu_stream_watch(struct muster_stream_barrier *b);
 void mu_stream_unwatch(struct muster_stream_barrier *b);
 /* "task 3 (pid 77) is lost: its process died": up to three of the members that are. Untouched: none is. */
 void mu_stream_name_lost(const struct muster_stream_barrier *b, char *words, size_t size);
-/* Note who is to blame, and why, as of now; the first note stays. */
+/* Note the member to blame, and why, as of now; the first note stays. */
 void mu_stream_note_culprit(struct muster_stream_barrier *b, uint64_t failed);
 
 #endif

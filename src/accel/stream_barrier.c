@@ -1,8 +1,8 @@
 /*
  * accel/stream_barrier.c: making, using and ending a stream barrier.
  *
- * Making. The members meet in a group, which lives only for that: it knows who comes, who is missing and who dies
- * meanwhile. Each brings a card (can it take part, and if not, why); the first has made the memory and says on its card
+ * Making. The members meet in a group, which lives only for that: it knows which come, are missing or die meanwhile.
+ * Each brings a card (can it take part, and if not, why); the first has made the memory and says on its card
  * where it is. When all are fit, all map the memory, let their driver register it, and start their watchdog; a second
  * round of cards tells whether that worked for everybody. So all get the barrier or none, with the same reason.
  *
@@ -203,7 +203,7 @@ enum muster_status mu_stream_create(struct muster *muster, const char *name, con
     pthread_mutex_init(&b->lock, NULL);
     pthread_mutex_init(&b->words_lock, NULL);
     fit = executor->open(&b->state);
-    /* the others wait for us in the group: who cannot take part tells them so there */
+    /* the others wait for us in the group: a member that cannot take part tells them so there */
     status = muster_group_create(muster, group_name, task_ids, count, sizeof(struct card), deadline, &group);
     if (!status) {
         take_members(b, group, task_ids, count);

@@ -2,9 +2,9 @@
  * accel/stream_lines.c: the protocol of the stream barrier on its shared words.
  *
  * Round n of a member: write n into my word, then wait for each other's word to be at least n. A word is written by one
- * stream only, whose operations are executed in order, so it only grows; who has seen n in all words knows that all
- * have arrived. A write comes after all that the stream did before it, for all who see it (the executor's duty: CUDA's
- * write has a fence before it, the tests' a release), and what follows a wait comes after it (an acquire).
+ * stream only, which executes its operations in order, so it only grows; a member that has seen n in all words knows
+ * that all have arrived. A write comes after all that the stream did before it, for all that see it (the executor's
+ * duty: CUDA's write has a fence before it, the tests' a release), and what follows a wait comes after it (an acquire).
  *
  * Release. A wait compares 64 bits, of which the stream that arrives writes the low half only. Storing 1 into the high
  * half opens every wait on the word, now and for ever: nothing that a GPU still has in its queue can take it back, be
@@ -17,11 +17,11 @@
  * it with a number of the epoch before; and all see the 0 before they wait on it again, for their streams pass rounds
  * in between.
  *
- * Failure is one CAS of the word `failed`, which holds the last round that all were seen to have arrived at, and who is
- * to blame. It comes before any release: a stream that was let go by force finds it set. Rounds up to that number are
- * sound for everybody: all arrivals had been seen, and through them all that came before, before the first release.
- * A SIGKILL before the CAS changes nothing; after it, or between the releases, the survivors' watchdogs, who find the
- * dead or the word, do the same stores again.
+ * Failure is one CAS of the word `failed`, which holds the last round that all were seen to have arrived at, and the
+ * member to blame. It comes before any release: a stream that was let go by force finds it set. Rounds up to that
+ * number are sound for everybody: all arrivals had been seen, and through them all that came before, before the first
+ * release. A SIGKILL before the CAS changes nothing; after it, or between the releases, the survivors' watchdogs, which
+ * find the dead or the word, do the same stores again.
  */
 #include <stddef.h>
 
@@ -116,7 +116,7 @@ void mu_stream_fail(struct mu_stream_page *page, uint32_t size, uint64_t enqueue
         mu_cas(&page->failed, 0, MU_STREAM_FAILED(mu_stream_good(page, size, enqueued), rank, cause));
     for (uint32_t i = 0; i < size; i++)
         for (uint32_t k = 0; k < 2; k++)
-            /* release: whose wait this opens finds `failed` set; pairs with the executor's wait */
+            /* release: a member let go by this finds `failed` set; pairs with the executor's wait */
             mu_store32_release(&page->lines[i].words[k].released, 1);
     mu_futex_wake(&page->failed);
 }

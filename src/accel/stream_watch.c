@@ -5,7 +5,7 @@
  * thread was faster) and on the liveness words of the members' main slots, of which the kernel wakes one sleeper at a
  * death: so it learns of one directly, in a job without an agent too, and wakes the others through `failed`. It needs
  * no slot and writes nothing in the segment but the waiters' bit of those words. It takes no lock that the enqueueing
- * thread holds: that one may be blocked in the driver, whose queue is full of rounds that only we can let go.
+ * thread holds: that one may be blocked in the driver by a queue full of rounds that only we can let go.
  */
 #include <linux/futex.h>
 #include <signal.h>
