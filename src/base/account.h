@@ -1,12 +1,12 @@
 /*
- * base/account.h: the memory that is held for clients, counted together by all who serve them: one bound for a process,
- * whatever the listeners are and however many clients come.
+ * base/account.h: the memory that is held for clients, counted together by all their servers: one bound for a process,
+ * for all listeners and any number of clients.
  *
- * A holder leaves as much free as it has then. So a newcomer finds room whatever is held, and those who hold much are
- * the first to find none. A share is kept: it is for the one holder whose turn it is (compat/tcpstore_room.c), which
- * therefore comes to an end, frees what it has, and lets the next one have its turn.
+ * A holder leaves as much free as it has then. So a newcomer always finds room, and holders of much are the first to
+ * find none. A share is kept: it is for the one holder that has its turn (compat/tcpstore_room.c), which therefore
+ * comes to an end, frees what it has, and lets the next one have its turn.
  *
- * Plain numbers: all who share an account do so in one thread.
+ * Plain numbers: all users of an account are one thread.
  */
 #ifndef MU_BASE_ACCOUNT_H
 #define MU_BASE_ACCOUNT_H
@@ -36,7 +36,7 @@ static inline bool mu_account_take(struct mu_account *a, size_t own, size_t byte
     return true;
 }
 
-/* The same where all but `least` of it may be had: 0 for the one whose turn it is. */
+/* The same where all but `least` of it may be had: 0 for the one that has its turn. */
 static inline bool mu_account_take_kept(struct mu_account *a, size_t bytes, size_t least)
 {
     if (bytes > mu_account_left(a, least))

@@ -17,9 +17,9 @@
 #include "base/clock.h"
 #include "base/process.h"
 
-#define PROBE_NS   50000000u    /* for a turn on another processor: who computes there may have a higher priority */
+#define PROBE_NS   50000000u    /* for a turn on another processor: a task there may have a higher priority */
 #define KNOWN_NS   10000000000u /* so long what was seen there is good enough: it changes by what is taken away */
-#define STEADY_NS  1000000u     /* who takes longer to read two clocks was interrupted */
+#define STEADY_NS  1000000u     /* a longer read of two clocks was interrupted */
 #define TRIES      8
 #define PROBES_MAX 3 /* that get no turn: then no more is asked */
 
@@ -109,7 +109,7 @@ struct probe {
 static struct processor {
     uint64_t asked;             /* when; 0: never */
     uint64_t scheduler, now;    /* at the same time */
-    bool is_known, never_again; /* whoever was sent there may still wait for his turn */
+    bool is_known, never_again; /* the thread that was sent there may still wait for its turn */
 } processors[1024];
 static struct probe *volatile lost[PROBES_MAX]; /* theirs still, and so not forgotten */
 static int lost_probes;

@@ -1,11 +1,11 @@
 /*
  * base/blob.h: bytes that several hold: what a large value is read into once, and then handed on without a copy.
  *
- * Whoever makes one fills it before anybody else sees it; nobody changes it afterwards. The count is a plain number:
- * all who hold a blob do so under one lock, or in one thread.
+ * Its maker fills it before anybody else sees it; nobody changes it afterwards. The count is a plain number: all
+ * holders of a blob share one lock, or one thread.
  *
  * A blob may count against an account, once, however many hold it. It may have a seat: a pointer that finds it without
- * holding it, for who wants the same bytes again, and that is NULL when it has gone.
+ * holding it, for a later user of the same bytes, and that is NULL when it has gone.
  */
 #ifndef MU_BASE_BLOB_H
 #define MU_BASE_BLOB_H
@@ -26,10 +26,10 @@ struct mu_blob {
 struct mu_blob *mu_blob_new(size_t len); /* one holder; the bytes are garbage. NULL: no memory */
 /* The same, counted. NULL also where the account has no room for it; it may have what that keeps. */
 struct mu_blob *mu_blob_new_in(struct mu_account *account, bool kept, size_t len);
-/* By who fills it, and alone has it: longer. NULL: as mu_blob_new_in(); the old one stays. blob: NULL is one of no
- * bytes. */
+/* Longer; for its maker, while it fills it and alone has it. NULL: as mu_blob_new_in(); the old one stays. blob: NULL
+ * is one of no bytes. */
 struct mu_blob *mu_blob_grow(struct mu_account *account, struct mu_blob *blob, size_t len);
-void mu_blob_cut(struct mu_blob *blob, size_t len);            /* by who fills it: so long it is, and no longer */
+void mu_blob_cut(struct mu_blob *blob, size_t len);            /* for its maker: so long it is, and no longer */
 void mu_blob_sit(struct mu_blob *blob, struct mu_blob **seat); /* in place of the one that sits there */
 struct mu_blob *mu_blob_hold(struct mu_blob *blob);
 void mu_blob_drop(struct mu_blob *blob); /* the last one frees it. NULL: nothing happens */

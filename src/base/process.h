@@ -32,9 +32,9 @@ bool mu_process_may_have(uint64_t bytes);
 int mu_command_path(char *path, size_t size);
 /*
  * Whether what belongs to a command, by a way from its folder (of `folder_len` bytes), is there, and was put there by
- * root, us, or who can exchange the command anyway: its owner and its folder's; and that not everybody may write it.
- * Where everybody may put files, as in /tmp, a stranger may have put his own beside it. Links are not followed: what
- * one of theirs has put there no stranger exchanges. Else errno; EPERM: it is a stranger's, or may be.
+ * root, us, or a user that can exchange the command anyway: its owner and its folder's; and that not everybody may
+ * write it. Where everybody may put files, as in /tmp, a stranger may have put his own beside it. Links are not
+ * followed: what one of theirs has put there no stranger exchanges. Else errno; EPERM: it is a stranger's, or may be.
  */
 bool mu_is_beside(const char *path, size_t folder_len, uid_t owner);
 /* Random bytes from the kernel. */

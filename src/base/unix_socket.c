@@ -2,9 +2,9 @@
  * base/unix_socket.c: sockets that listen at a path.
  *
  * The socket file of a server that died refuses connections: it is replaced; one that takes them, or lets them wait, is
- * somebody's. Between its bind() and its listen() a server refuses them, too: so whoever looks, removes and binds has
- * the folder's lock meanwhile, as far as it can be had. The file's mode is the socket's own before it has a name; the
- * umask is all threads', and children's.
+ * a live server's. Between its bind() and its listen() a server refuses them, too: so a server holds the folder's lock
+ * while it looks, removes and binds, as far as it can be had. The file's mode is the socket's own before it has a name;
+ * the umask is all threads', and children's.
  */
 #include "base/unix_socket.h"
 
