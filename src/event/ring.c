@@ -68,7 +68,7 @@ enum muster_status mu_event_tail(struct muster_segment *seg, uint64_t *ret_tail)
 
         if (rc < 0) {
             if (tail != from && seg->writable)
-                mu_cas(hint, from, tail); /* release half: whoever starts from it finds all below it sent */
+                mu_cas(hint, from, tail); /* release half: a reader that starts from it finds all below it sent */
             *ret_tail = tail;
             return MUSTER_OK;
         }
