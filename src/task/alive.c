@@ -124,7 +124,7 @@ static enum mu_verdict alive_step(struct mu_edit *e)
 
         if (!c->called)
             c->place = (uint32_t)mu_alive_find(a, c->task);
-        /* What came at once counts as what came one by one: who asks again may be asking about the next round. */
+        /* Calls that came at once count as calls one by one: a second call may be about the next round. */
         if (!c->called && open && MU_ALIVE_CALLED(rows_of(a)[c->place].called) == h.instance + 1 &&
             instance_complete(a, &h)) {
             changed = true;
@@ -255,7 +255,7 @@ static bool has_not_called(void *arg, uint32_t task)
            MU_ALIVE_CALLED(rows_of(a)[place].called) != a->instance + 1;
 }
 
-/* Behind the last sentence: who has not called, of those connected. */
+/* Behind the last sentence: which of the connected have not called. */
 static enum muster_status say_missing(struct mu_alive *a)
 {
     struct mu_cluster cluster;

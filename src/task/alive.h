@@ -1,6 +1,6 @@
 /*
- * task/alive.h: the question which tasks of a set are alive, in steps that never sleep: for who asks on behalf of a
- * task of another host, and for the task itself (alive.c), which sleeps between them.
+ * task/alive.h: the query which tasks of a set are alive, in steps that never sleep: for an agent that asks on behalf
+ * of a task of another host, and for the task itself (alive.c), which sleeps between them.
  *
  *     mu_alive_begin(&a, seg, ctx, task_ids, count);
  *     for (;;) {

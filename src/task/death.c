@@ -54,11 +54,11 @@ static bool liveness_collect(const struct mu_ctx *ctx, uint32_t *next, mu_a32 **
         *next = i + 1;
         if (MU_SLOT_STATE(w) != MU_SLOT_LIVE)
             continue;
-        /* relaxed: of this owner or of its successor, whose process it is that is ours only if the pid is */
+        /* relaxed: of this owner or of its successor; the process is ours only if the pid is */
         if (MU_SLOT_PID(w) == self && mu_load_relaxed(&seg->slots[i].pid_namespace) == namespace)
             continue;
         v = mu_load32_acquire(word); /* acquire: pairs with the kernel's write */
-        /* of a dead one: the kernel has written there, and wakes nobody who sleeps on that */
+        /* of a dead one: the kernel has written there, and wakes nobody that sleeps on that */
         if (!(v & FUTEX_TID_MASK))
             return false;
         /* the owner's unlock, or the kernel at its death, then wakes us; where the CAS fails the word has changed,

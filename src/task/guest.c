@@ -1,8 +1,8 @@
 /*
  * task/guest.c: tasks that speak through the agent: their transitions, each one edit of the record, as in record.c.
  *
- * What decides is read inside the edit. A guest has no slot, so nothing of it is scavenged: that its agent's slot is
- * not held any more by whom it was is all that says that it is dead, and who finds it so says so in the record.
+ * The deciding words are read inside the edit. A wire client has no slot, so nothing of it is scavenged. It is dead
+ * when its agent's slot has another holder, or none; the process that finds that writes it into the record.
  */
 #include "task/guest.h"
 
@@ -45,7 +45,7 @@ static bool take_place(struct mu_task_change *c, const struct arrival *a)
     return true;
 }
 
-/* Whether the task is somebody's who joined by himself, and lives: or who is served from outside, without a slot. */
+/* Whether the task is its own: it joined by itself, and lives; or it is served from outside, without a slot. */
 static bool is_own_process(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *r)
 {
     return !(r->flags & MU_TASK_GUEST) &&
@@ -216,6 +216,6 @@ void mu_guests_orphaned(struct mu_ctx *ctx, uint32_t agent_pid)
             return;
         for (uint32_t k = 0; k < n; k++)
             if ((records[k].flags & MU_TASK_GUEST) && records[k].state == MUSTER_TASK_CONNECTED)
-                mu_task_bury_dead(ctx, seg->first_task + i + k, text); /* looks whose guest it is */
+                mu_task_bury_dead(ctx, seg->first_task + i + k, text); /* looks at its agent's slot */
     }
 }

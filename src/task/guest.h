@@ -1,12 +1,12 @@
 /*
- * task/guest.h: guests: tasks whose process speaks through the agent of its host (over gRPC), which registers, fails
- * and ends them.
+ * task/guest.h: wire clients (guests): tasks that speak through the agent of their host (over gRPC), which registers,
+ * fails and ends them.
  *
  * A guest's record refers to the slot of the agent's thread, with the flag MU_TASK_GUEST: it is alive while it is
- * connected and that slot is held by whom it was. When the agent dies, whoever scavenges puts its guests in error, as
- * does whoever checks heartbeats (mu_beats_check()), or finds one in his way. Heartbeats are those brought for it
- * (mu_task_beat()), and each registration. What a guest has to do with other tasks, barriers, errors, who is alive, is
- * as for any task. Nothing here sleeps.
+ * connected and that slot has the same holder. When the agent dies, a scavenger puts its guests in error, and so does a
+ * check of heartbeats (mu_beats_check()), or a task that finds one in its way. Heartbeats are those brought for it
+ * (mu_task_beat()), and each registration. With other tasks, barriers, errors and liveness a guest is as any task.
+ * Nothing here sleeps.
  */
 #ifndef MU_TASK_GUEST_H
 #define MU_TASK_GUEST_H
@@ -16,7 +16,7 @@
 struct mu_guest {
     uint32_t task;
     uint32_t flags;       /* MUSTER_JOIN_RECOVERABLE, _TRANSIENT */
-    uint64_t incarnation; /* 0 is one, too; but who asks which tasks are alive takes it for "not alive" */
+    uint64_t incarnation; /* 0 is one, too; but a query which tasks are alive takes it for "not alive" */
     uint32_t pid;         /* 0: not known */
     bool reconnects;      /* after an error with UNAVAILABLE it may come again, though it is not recoverable */
 };

@@ -72,8 +72,8 @@ void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_ch
 
         if (mu_cluster_task(seg, i, &r, NULL, &cluster) || r.state != MUSTER_TASK_CONNECTED)
             continue;
-        /* A net below the scavengers: who buried the main slot found another thread alive, and that has ended since in
-         * a way that nobody looked at. */
+        /* A net below the scavengers: the one that buried the main slot found another thread alive, and that has ended
+         * since in a way that nobody looked at. */
         if (r.slot && !mu_cluster_alive(seg, i, &r)) {
             slots_settle(seg, i);
             mu_task_bury_dead(ctx, i, NULL);

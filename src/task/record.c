@@ -2,7 +2,7 @@
  * task/record.c: the task's transitions, each one edit of its record.
  *
  * Every function here asks the table in state.c and then changes the record by mu_cluster_edit(): one commit decides
- * state, error, job version and the propagated error. All may be repeated by whoever finds the same evidence.
+ * state, error, job version and the propagated error. Any process that finds the same evidence may repeat them.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static bool fail_record(struct mu_task_change *c)
     int next = mu_task_next(c->record.state, f->event, c->record.flags & MU_TASK_RECOVERABLE);
 
     f->fits = false;
-    if (next < 0 && f->event == MU_EVENT_REPORT) /* the reporter is told; who finds a death again need not be */
+    if (next < 0 && f->event == MU_EVENT_REPORT) /* the reporter is told; the finder of a known death need not be */
         c->status =
             mu_fail(MUSTER_FAILED_PRECONDITION, "%s is not connected or already in error", MU_LABEL(f->seg, c->task));
     if (next < 0 || (f->pid && c->record.pid != f->pid) || (f->incarnation && c->record.incarnation != f->incarnation))
@@ -69,7 +69,7 @@ enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, uint64_t inca
     return task_fail(ctx, task, &f);
 }
 
-/* The scavenger's question: whose slot was it? A task is dead when the last of its threads is. */
+/* The scavenger's question: which task had the slot? A task is dead when the last of its threads is. */
 static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot_word, uint64_t task_word)
 {
     struct failure f = {

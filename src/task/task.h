@@ -21,13 +21,13 @@ enum muster_status mu_task_join_seat(struct muster_segment *seg, struct muster *
  * The kernel reported that the process `pid` of `task_id` ended, with this wait status (as from waitpid). Its slots are
  * scavenged; unless it had left properly, its task is put in error with words for the status. The authority path:
  * call it only with what wait or a pidfd said. `is_last`: no process is to be started in its place, so the record says
- * that the task has ended, whether it had ever joined or not, and how: that wakes whoever waits for it.
+ * that the task has ended, whether it had ever joined or not, and how: that wakes its waiters.
  */
 enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint32_t pid, int wait_status,
                                          bool is_last);
 #define MU_TASK_HOW_IS_UNKNOWN (-1) /* as wait_status: it was another's child */
 
-/* Clean up after all who are dead now; their tasks are put in error. Returns how many slots. */
+/* Clean up after all that are dead now; their tasks are put in error. Returns how many slots. */
 uint32_t mu_task_scavenge(struct mu_ctx *ctx);
 
 /*
@@ -37,7 +37,7 @@ uint32_t mu_task_scavenge(struct mu_ctx *ctx);
 enum muster_status mu_task_run(struct muster *muster, uint32_t first, uint32_t count,
                                struct muster_task_info *ret_infos, uint64_t *ret_starts);
 
-/* As muster_death_wait(), without a sentence at the deadline: for who waits again at once. */
+/* As muster_death_wait(), without a sentence at the deadline: for a caller that waits again at once. */
 enum muster_status mu_death_wait(struct muster *muster, muster_deadline deadline, size_t *ret_deaths);
 
 /* Put a task in error (keeps an earlier one); with `incarnation`, only if it is that one still. */
@@ -85,10 +85,10 @@ enum muster_status mu_keeper_stop(struct muster *m, bool leaving);
 
 /* One more of those that are brought for it. */
 void mu_task_count_beat(struct muster_segment *seg, uint32_t task);
-/* The task's heartbeats so far, its own and those brought for it: a counter whose changes count. */
+/* The task's heartbeats so far, its own and those brought for it: a counter; only its changes count. */
 uint64_t mu_task_beats(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record);
 
-/* Who watches heartbeats: an observer's memory of counters. */
+/* A watcher of heartbeats: an observer's memory of counters. */
 struct mu_beat {
     uint64_t counter, incarnation, changed_ns;
 };

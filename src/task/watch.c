@@ -231,7 +231,7 @@ enum muster_status muster_error_wait(struct muster *muster, muster_deadline dead
     for (;;) {
         mu_wait_look(&w);
         status = mu_cluster_look(muster->seg, &c);
-        if (!status && c.root.first_error) { /* a corrupt number is told by the one who takes it */
+        if (!status && c.root.first_error) { /* a corrupt number is told by the call that takes it */
             status = fill_error(muster->seg, c.root.first_error, ret_error);
             if (status != MUSTER_UNKNOWN)
                 break;
