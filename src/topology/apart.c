@@ -1,11 +1,11 @@
 /*
  * topology/apart.c: a child that asks a vendor's library, and its answers.
  *
- * Each record goes through a pipe behind a header that says whose it is and how long: a library that writes to
- * descriptors which are not its own cannot be mistaken for an answer. The last header stands alone and says that all
- * has been told. The child is ended as soon as that is read, the time is over or the pipe is closed; by its pidfd, for
- * who waits for all children of this process may have reaped it. A thread of ours may hold a lock of the loader's while
- * we fork: then the child hangs, and that is a silence like any other.
+ * Each record goes through a pipe behind a header that names its owner and length: a library that writes to descriptors
+ * which are not its own cannot be mistaken for an answer. The last header stands alone and says that all has been told.
+ * The child is ended as soon as that is read, the time is over or the pipe is closed; by its pidfd, for a thread that
+ * waits for all children of this process may have reaped it. A thread of ours may hold a lock of the loader's while we
+ * fork: then the child hangs, and that is a silence like any other.
  */
 #include "topology/apart.h"
 

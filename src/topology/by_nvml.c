@@ -1,12 +1,12 @@
 /*
  * topology/by_nvml.c: what NVIDIA's management library tells of the node.
  *
- * It is asked in a child process: a sick driver makes it hang, and nobody who wants to know his topology shall. Where
+ * It is asked in a child process: a sick driver makes it hang, and a task that asks for its topology shall not. Where
  * nothing hints at an NVIDIA GPU it is not asked at all. GPUs are found by their PCI address and never by NVML's
  * number; one that nobody has told of before (its bus is not shown to a virtual machine or a container) is added. How
  * far two GPUs are from each other on PCI is not asked for: NVML reads that from the same files as we do.
  *
- * The tasks of a job ask once: who loads hwloc's tree for all of them keeps NVML's answers in it, in an info of the
+ * The tasks of a job ask once: the one that loads hwloc's tree for all keeps NVML's answers in it, in an info of the
  * machine, as the bytes that the child has told, in hexadecimal. Answers of another build are not understood; then
  * the task asks for itself.
  */
@@ -103,7 +103,7 @@ static void text_terminate(char *text, size_t size)
     text[size - 1] = '\0';
 }
 
-/* Whoever has written it: strings end, counts are in bounds. */
+/* Trusts no writer: strings end, counts are in bounds. */
 static void make_sound(struct nvml_told *told)
 {
     struct mu_nvml_device *device = &told->u.device;

@@ -2,12 +2,12 @@
  * topology/exchange.c: every task gives its local topology, and all get the global one.
  *
  * It is done with keys. A task puts what it gives under muster/topology/NAME/local/TASK, and waits for
- * muster/topology/NAME/global. Whoever looks, finds that absent and all locals there, makes it from them and inserts
- * it: most often the last who comes. That insertion is the only commit. It may be done by several, for all make the
+ * muster/topology/NAME/global. A task that finds that absent and all locals there makes it from them and inserts it:
+ * most often the last that comes. That insertion is the only commit. It may be done by several, for all make the
  * same bytes of the same locals and the first one counts; so nobody's death or stopping between any two steps delays
  * the others, and what one has been told, all are told. A fault in the locals is an outcome, too.
  *
- * On a host whose keys are another's it is done by calls (exchange_far.c), in the same steps on the same keys.
+ * On a follower's host it is done by calls to the leader (exchange_far.c), in the same steps on the same keys.
  *
  * The outcome holds the version of each local that it was made from. So a task knows whether what it gave is in it,
  * also when its process has replaced another that died after giving something else.
@@ -286,7 +286,7 @@ enum muster_status mu_giving_deliver(struct mu_exchange *x, size_t len, void **r
     return MUSTER_OK;
 }
 
-/* Who left before all had theirs will not come; of those who may come again that is not said. */
+/* A task that left before all had theirs will not come; that does not hold for tasks that may come again. */
 static bool has_left(const struct mu_task_record *r)
 {
     return mu_cluster_is_over(r) || (r->state == MUSTER_TASK_DISCONNECTED && r->attempt &&
@@ -377,7 +377,7 @@ static enum muster_status wait_for_outcome(struct mu_exchange *x, muster_deadlin
         }
         failure = mu_giving_look_for_failure(x);
         if (failure)
-            continue; /* whoever left or died may have had the outcome: look once more whether it is there by now */
+            continue; /* a task that left or died may have had the outcome: look once more whether it is there by now */
         if (all_have_given(x))
             status = exchange_settle(x);
         else if (!is_there(x, &x->own))

@@ -1,13 +1,13 @@
 /*
- * topology/exchange_far.c: an exchange of topologies on a host whose keys are another's: by calls to the store.
+ * topology/exchange_far.c: an exchange of topologies on a follower's host: by calls to the leader's store.
  *
  * The keys, their values and the steps are those of exchange.c; the leader's host does not tell the two apart. What
  * differs: ours is put by compare-and-set, all locals are read as one listing, and the outcome is waited for in slices,
  * between which it is looked whether all have given by now: the last to give may have died before it could settle.
  *
  * In a large job thousands of tasks find at the same moment that all have given. All locals to each of them would be
- * gigabytes, so one does it: who inserts muster/topology/NAME/turn/0. The others wait a slice; is the outcome not there
- * then, that one has died or has no memory, and the next has a turn.
+ * gigabytes, so one does it: the task that inserts muster/topology/NAME/turn/0. The others wait a slice; if the outcome
+ * is not there then, that one has died or has no memory, and the next has a turn.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -69,7 +69,7 @@ static enum muster_status place_processes(struct numbering *n)
     return MUSTER_OK;
 }
 
-/* Outermost network first; who lies in fewer comes first. */
+/* Outermost network first; a task that lies in fewer comes first. */
 static int compare_network(const void *a, const void *b)
 {
     const struct mu_local *const *x = a, *const *y = b;

@@ -1,8 +1,8 @@
 /*
  * topology/look.c: the table of providers, and what is done when all have told.
  *
- * The order of the table is an order of trust in reverse: whoever knows better comes later and writes over, except that
- * of where a GPU lies hwloc knows most. A machine in a file or in words is known to hwloc alone; the files of /sys and
+ * The order of the table is an order of trust in reverse: a better source comes later and writes over, except that
+ * hwloc knows best where a GPU lies. A machine in a file or in words is known to hwloc alone; the files of /sys and
  * /proc may be those of a machine below another root; drivers tell only of this one.
  */
 #include <errno.h>

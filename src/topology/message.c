@@ -151,7 +151,7 @@ static void view_2020(struct mu_local *l)
     l->num_devices = m->n_devices;
 }
 
-/* Field 2 of the form of 2020 is a device, whose first byte is a tag below ' '; in today's it is the boot id. */
+/* Field 2 of the form of 2020 is a device: its first byte is a tag below ' '; in today's it is the boot id. */
 static bool is_other_form(const struct mu_local *l)
 {
     for (size_t i = 0; i < l->boot_id.len; i++)

@@ -209,7 +209,7 @@ struct mu_package *mu_node_add_package(struct muster_topology *node)
 
 /* ---- another order ----------------------------------------------------------------------------------------------- */
 
-/* The wires whose ends are still there. */
+/* The wires with both ends still there. */
 static void reorder_wires(struct muster_topology *node, const int32_t *now)
 {
     size_t kept = 0;

@@ -15,7 +15,7 @@
 #include "topology/shape.h"
 
 /* Ends of a wire that are no device of ours. */
-#define MU_WIRE_SWITCH    (-1) /* whoever has a wire to a switch reaches all others that have one */
+#define MU_WIRE_SWITCH    (-1) /* a device with a wire to a switch reaches all others that have one */
 #define MU_WIRE_ELSEWHERE (-2) /* a processor, or it was not told: connects nothing */
 
 /* The NVLink or XGMI connections from a device to one end, bonded, as its driver tells. */
@@ -107,7 +107,7 @@ struct mu_look {
 /* Of which machines a provider can tell. */
 enum mu_provider_reach {
     MU_REACH_ANY,   /* also one in a file or in words */
-    MU_REACH_FILES, /* one whose /sys and /proc are there, below node->root */
+    MU_REACH_FILES, /* one with its /sys and /proc below node->root */
     MU_REACH_HERE,  /* only this one: it asks a driver */
 };
 

@@ -3,8 +3,8 @@
  *
  * Each symbol is looked up by its full name and may be missing: an old driver lacks what is newer. Calls are made under
  * one lock (NCCL does so as well: the library has had races) and only by the process that has started it. A forked
- * child finds the lock as new, for whoever held it is not there, and must open for itself. What is started stays
- * started until the process ends: starting and ending it in turns has upset drivers.
+ * child finds the lock as new, for its holder is not there, and must open for itself. NVML stays started until the
+ * process ends: starting and ending it in turns has upset drivers.
  */
 #include "topology/nvml.h"
 

@@ -25,7 +25,7 @@
 #define MEMBER(name, symbol, parameters) int(*name) parameters
 struct mu_nvml {
     void *handle;
-    pid_t pid; /* who has started it: NVML's state is not inherited by a child */
+    pid_t pid; /* the process that has started it: a child does not inherit NVML's state */
     MU_NVML_CALLS(MEMBER);
     const char *(*error_string)(int);
 };

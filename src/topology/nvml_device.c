@@ -153,7 +153,7 @@ static void add_link(struct mu_nvml_device *device, const struct mu_nvml_wire *l
     wire->bandwidth_mbs += link->bandwidth_mbs;
 }
 
-/* All switches are one far end: who is connected to them reaches whoever else is. Their addresses are often made up. */
+/* All switches are one far end: a GPU connected to them reaches every other such. Their addresses are often made up. */
 static void look_at_link(const struct mu_nvml *nvml, nvml_device handle, uint32_t number, struct mu_nvml_device *device)
 {
     struct mu_nvml_wire link = {.far = NVML_REMOTE_UNKNOWN, .bandwidth_mbs = link_speed(nvml, handle, number)};

@@ -1,5 +1,5 @@
 /*
- * topology/shape.h: the node as nested boxes, for those who show it.
+ * topology/shape.h: the node as nested boxes, to be shown.
  *
  * hwloc's tree, without what nobody asks of it: packages, memory nodes, L3 caches, cores, the PCI bridges that lead to
  * two accelerators or more, and these. A memory node is the box of the processors that it is nearest to. Without hwloc

@@ -1,5 +1,5 @@
 /*
- * topology/share.c: one load of hwloc per node. What the memfd holds, and who fills it, is said in share.h.
+ * topology/share.c: one load of hwloc per node. share.h says what the memfd holds, and which task fills it.
  *
  * What is read from it is bounded by the file's size before it is used. The tree itself is full of pointers, so it is
  * believed as far as the seals and the file's owner are: every process of the job could do to the job what it liked
@@ -197,7 +197,7 @@ static void shared_fill(const struct mu_hwloc *hwloc, int fd, hwloc_topology_t t
     hwloc->hwloc_free_xmlbuffer(topology, xml);
 }
 
-/* ---- who fills it ------------------------------------------------------------------------------------------------ */
+/* ---- the filler -------------------------------------------------------------------------------------------------- */
 
 /* Wait until it is our turn to fill (1), or until it is whole (0). -1: neither came in time. */
 static int filler_take_turn(int fd, uint64_t patience_ns)

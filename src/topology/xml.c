@@ -63,7 +63,7 @@ static int is_set(const char *start, size_t length)
 /* What the attributes of an element say, as far as it matters here. */
 struct tag {
     unsigned sets;       /* bits of set_named() */
-    int is_of_pci;       /* it names a type whose os_index is no bit of a set */
+    int is_of_pci;       /* it names a type with an os_index that is no bit of a set */
     int is_other;        /* it names another type; a damaged file may do both */
     int has_large_index; /* too large for a bit of a set */
 };
