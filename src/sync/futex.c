@@ -41,7 +41,7 @@ void mu_futex_wake32(mu_a32 *word)
 
 void mu_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t count, muster_deadline deadline)
 {
-    (void)deadline; /* who watches for deaths sleeps until there is one */
+    (void)deadline; /* a watcher for deaths sleeps until there is one */
     mu_sim_futex_wait_any(words, values, count);
 }
 #else

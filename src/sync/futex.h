@@ -12,7 +12,7 @@
  */
 void mu_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint32_t seen, muster_deadline deadline);
 
-/* Wake all who sleep on the word (its low half), or on the epoch. */
+/* Wake all sleepers on the word (its low half), or on the epoch. */
 void mu_futex_wake(mu_a64 *word);
 void mu_futex_wake32(mu_a32 *word);
 

@@ -49,7 +49,7 @@ static inline uint64_t mu_load_acquire(const mu_a64 *p)
 static inline uint64_t mu_load_seq_cst(const mu_a64 *p)
 {
     mu_point(p);
-    /* seq_cst: in one order with mu_cas_seq_cst() and the fences, so that of two who write, then look, one sees */
+    /* seq_cst: in one order with mu_cas_seq_cst() and the fences: of two threads that write, then look, one sees */
     return atomic_load_explicit(p, memory_order_seq_cst);
 }
 
@@ -63,7 +63,7 @@ static inline void mu_store_relaxed(mu_a64 *p, uint64_t v)
 static inline void mu_store_release(mu_a64 *p, uint64_t v)
 {
     mu_point(p);
-    /* release: all before it is seen by whoever acquires this value */
+    /* release: a thread that acquires this value sees all before it */
     atomic_store_explicit(p, v, memory_order_release);
 }
 
@@ -119,8 +119,7 @@ static inline void mu_store32_release(mu_a32 *p, uint32_t v)
 static inline bool mu_cas32(mu_a32 *p, uint32_t expected, uint32_t desired)
 {
     mu_point(p);
-    /* as mu_cas(): pairs with the CAS or release store that wrote what it finds, and with who acquires what it writes
-     */
+    /* as mu_cas(): pairs with the CAS or release store of the value it finds, and the acquire of the value it writes */
     return atomic_compare_exchange_strong_explicit(p, &expected, desired, memory_order_acq_rel, memory_order_acquire);
 }
 
