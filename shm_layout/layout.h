@@ -30,7 +30,7 @@
 
 /*
  * Object word: a mutable object is one of these. It names the immutable root block, counts commits, and is the futex
- * of those who wait for the next commit (its low half: S and 31 bits of the tag).
+ * of waiters for the next commit (its low half: S and 31 bits of the tag).
  *     63        37 36         1  0
  *     [ index 27 ][  tag 36   ][S]
  */
@@ -43,7 +43,7 @@
 #define MU_INDEX_MAX        ((1u << 27) - 1)
 
 /*
- * Block word: who holds the block. Changed as a whole by CAS; FREE -> OWNED -> LIVE -> FREE with generation + 1. Only
+ * Block word: the block's holder. Changed as a whole by CAS; FREE -> OWNED -> LIVE -> FREE with generation + 1. Only
  * the step OWNED -> LIVE is a store, by the owner: nobody else may touch an OWNED block while its owner lives.
  *     63            32 31            16 15     2 1     0
  *     [ generation 32 ][ incarnation 16 ][slot 14][state 2]
@@ -109,7 +109,7 @@ enum mu_block_type {
 #define MU_CHUNK_SYSTEM   0x100u
 
 /*
- * Slot word: who holds the slot. Claimed and released by CAS; pid and start time are for people and for pidfd; death
+ * Slot word: the slot's holder. Claimed and released by CAS; pid and start time are for people and for pidfd; death
  * is read from the liveness mutex.
  *     63         40 39     18 17           2 1     0
  *     [ start 24   ][ pid 22 ][incarnation 16][state 2]
@@ -136,7 +136,7 @@ enum mu_block_type {
 struct mu_slot {
     /* line 0: identity and liveness */
     mu_a64 word;              /* 0 */
-    mu_a64 task;              /* 8: task id + 1; 0 observer. Of a free slot: whose its counts are */
+    mu_a64 task;              /* 8: task id + 1; 0 observer. In a free slot: the task that its counts are of */
     mu_a64 pid_namespace;     /* 16: inode of the namespace that the word's pid is of; 0: not known */
     pthread_mutex_t liveness; /* 24: robust, held for life by the owner alone; the kernel writes it at death */
     uint8_t pad0[MU_LINE - 24 - sizeof(pthread_mutex_t) - 8];
@@ -224,7 +224,7 @@ struct mu_header {
     uint8_t pad3[MU_LINE - 8];
     mu_a32 slots_high; /* 1536: no slot at or above it was ever claimed */
     uint8_t pad4[MU_LINE - 4];
-    mu_a64 wanted; /* 1664: who frees a block that would have served clears its bit */
+    mu_a64 wanted; /* 1664: a free of a block that would have served clears its bit */
     uint8_t pad5[MU_LINE - 8];
     mu_a32 bell; /* 1792: MU_BELL_*, futex of the agent */
     uint8_t pad6[MU_LINE - 4];
@@ -241,11 +241,11 @@ struct mu_header {
 /* The header's state word: state 2, and a count that moves whenever CLOSING is taken back. */
 #define MU_STATE(w)      ((w)&3u)
 #define MU_STATE_NEXT(w) (((w) & ~3u) + 4u)
-#define MU_REMOVED       (MU_CLOSED | 4u) /* closed by who removed the segment, while it was in use or not */
+#define MU_REMOVED       (MU_CLOSED | 4u) /* closed by a removal of the segment, while it was in use or not */
 #define MU_FLAG_MEMFD    1u
 #define MU_FLAG_KEPT     2u /* a launcher created it and removes it */
-#define MU_FLAG_LISTENED 4u /* of one host, and whoever changes something looks at the bell all the same */
-/* The bell: who changes something that concerns the agent looks here behind a fence; the agent arms it, then looks. */
+#define MU_FLAG_LISTENED 4u /* of one host, and a writer looks at the bell all the same */
+/* The bell: a writer of something that concerns the agent looks here behind a fence; the agent arms it, then looks. */
 #define MU_BELL_OFF   0u /* nobody sleeps on it */
 #define MU_BELL_ARMED 1u
 #define MU_BELL_RUNG  2u
@@ -324,8 +324,7 @@ struct mu_task_record {
 #define MU_TASK_RECOVERABLE 1u
 #define MU_TASK_TRANSIENT   2u /* its leaving takes arrivals back, and fails no barrier */
 #define MU_TASK_GUEST                                                                                                  \
-    4u /* it speaks through the agent of its host, whose slot this is: alive while it is connected and that one lives  \
-        */
+    4u /* it speaks through its host's agent, which has this slot: alive while connected and while the agent lives */
 #define MU_TASK_REMOTE         16u /* another host's, as its agent says: slot is 0, start the version that it has there */
 #define MU_TASK_SAID_CONNECTED 32u /* with REMOTE: that is what it said last; the leader's agent alone sets it */
 /* its launcher has reaped its process, and starts none in its place; registering clears it */
@@ -350,11 +349,11 @@ struct mu_cluster_root {
 struct mu_area {
     uint8_t pad0[MU_LINE - MU_BLOCK_HEADER]; /* so that the arrival word has a line of its own */
     mu_a64 arrived;                          /* instance << 4 | trusted | timeout | closed | S: what counts */
-    mu_a64 wish;   /* of a proxy: instance << 4 | timeout: the last one whose end a member asked the agent for */
+    mu_a64 wish;   /* of a proxy: instance << 4 | timeout: the last one that a member asked the agent to end */
     mu_a64 keeper; /* of a proxy: the host that was entrusted last; behind it goes TRUSTED */
     uint8_t pad1[MU_LINE - 24];
     struct {
-        mu_a64 instance; /* the last one arrived at, stored after `arrived`: what those who spin read */
+        mu_a64 instance; /* the last one arrived at, stored after `arrived`: spinning members read it */
         /* In a group that spans hosts: instance << 15 | bytes that the member gave to it. In another, where members
          * take turns on a processor: that which it arrived on, + 1; 0: not said. A hint. */
         mu_a64 given;
@@ -378,7 +377,7 @@ struct mu_area {
 #define MU_ARRIVED_BARRED MU_ARRIVED_TIMEOUT
 
 /*
- * The shortcut of a group whose members are on two hosts (barrier/shortcut.h): in the data of the proxy's area. The
+ * The shortcut of a group with members on two hosts (barrier/shortcut.h): in the data of the proxy's area. The
  * agent writes all but two words.
  */
 #define MU_SHORTCUT_WATCHED 48u
@@ -433,8 +432,8 @@ enum mu_trace_kind {
     MU_TRACE_GROUP_LEAVE = 4,
     MU_TRACE_KEY_ENTER = 5, /* a get or watch that finds no answer at once */
     MU_TRACE_KEY_LEAVE = 6,
-    MU_TRACE_STATE = 7, /* a change of a task's record, by who committed it; the name is the error's message */
-    MU_TRACE_DEATH = 8, /* a dead slot, by each who looks at it before it is buried */
+    MU_TRACE_STATE = 7, /* a change of a task's record, by its committer; the name is the error's message */
+    MU_TRACE_DEATH = 8, /* a dead slot, by each process that looks at it before it is buried */
     MU_TRACE_KINDS = 9,
 };
 /* name's number 32 | task id + 1 of the slot, 16 | status 8 | kind 8 */
@@ -459,8 +458,8 @@ struct mu_event_record {
     uint64_t time_ns;
     uint32_t task; /* id + 1 */
     uint32_t type;
-    uint64_t call; /* 24: MU_DONE_ID() of the slot on another host whose call it was, and that call's number: a call */
-    uint64_t number; /* 32: made again is recognised by them; 0: sent on the leader's own host */
+    uint64_t call;   /* 24: MU_DONE_ID() of the calling slot on another host, and its call's number: a call that is */
+    uint64_t number; /* 32: made again is recognised by both; 0: sent on the leader's own host */
 };
 
 /* FNV-style mix of every offset, size and constant above; two builds with one signature agree on the format. */

@@ -1,5 +1,5 @@
 /*
- * shm_layout/values.h: what the entries of muster's own table hold: named barriers, groups, questions who is alive.
+ * shm_layout/values.h: what the entries of muster's own table hold: named barriers, groups, liveness queries.
  * Plain private copies, read and replaced as a whole like any value; the signature covers them as it does layout.h.
  */
 #ifndef MU_SHM_VALUES_H
@@ -26,9 +26,9 @@ struct mu_barrier_head {
 };
 
 /*
- * A participant's mark: arrived 1 | attempt 15 | untold 1 | calls 15: whose arrival it is, and which of its calls.
- * Untold: that call's own deadline ended it; the task has not been told how its instance ended. The calls of a call
- * with a name (barrier/named_steps.h) are its name 11 | the instance modulo 16.
+ * A participant's mark: arrived 1 | attempt 15 | untold 1 | calls 15: of which attempt the arrival is, and of which
+ * call. Untold: that call's own deadline ended it; the task has not been told how its instance ended. The calls of a
+ * call with a name (barrier/named_steps.h) are its name 11 | the instance modulo 16.
  */
 #define MU_MARK_ARRIVED          0x80000000u
 #define MU_MARK(attempt, calls)  (((uint32_t)(attempt)&0x7fffu) << 16 | ((calls)&0x7fffu))
@@ -59,7 +59,8 @@ struct mu_group_member {
 #define MU_MEMBER_FLAGS_OF(call)     ((uint32_t)(call) << 2)
 #define MU_MEMBER_CALL_OF(flags)     ((uint32_t)(flags) >> 2)
 
-/* Who is alive of a set: this, then two rows of `count`: called (the instance each last called for), and the answer. */
+/* A liveness query of a set: this, then two rows of `count`: called (the instance each last called for), and the
+ * answer. */
 struct mu_alive_head {
     uint64_t instance; /* being gathered; answers are for instance - 1 */
     uint64_t count;
