@@ -296,7 +296,7 @@ static char *subtitle_of(const struct mu_cli_topo *topo, const char *model)
     return text;
 }
 
-static void draw_head(const struct mu_svg_sheet *sheet, const char *subtitle)
+static void sheet_draw_head(const struct mu_svg_sheet *sheet, const char *subtitle)
 {
     int room = sheet->width - 2 * MU_SVG_MARGIN;
 
@@ -378,7 +378,7 @@ void mu_cli_topo_svg(const struct mu_cli_topo *topo, FILE *out)
     sheet.width = sheet_width(&sheet, subtitle);
     sheet.height = bottom + mu_svg_wires_height(wires) + MU_SVG_MARGIN + 10 + MU_SVG_MARGIN;
     mu_svg_begin(&sheet);
-    draw_head(&sheet, subtitle);
+    sheet_draw_head(&sheet, subtitle);
     if (*sheet.ranks[0]) {
         fputs("<g>", out);
         put_title(&sheet, 0);
