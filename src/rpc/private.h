@@ -16,6 +16,7 @@
 #include <nghttp2/nghttp2.h>
 
 #include "base/account.h"
+#include "bridge/link/openssl.h"
 #include "rpc/listen.h"
 #include "rpc/peer.h"
 #include "rpc/server.h"
@@ -25,8 +26,6 @@
 #define MU_RPC_TURN      4u           /* so many of them for one connection, then others have their turn */
 #define MU_RPC_HEADERS   (16u << 10)  /* of a call, in bytes */
 
-struct ssl_st;
-struct ssl_ctx_st;
 struct z_stream_s;
 struct mu_rpc_watch;
 struct mu_rpc_described;
@@ -95,7 +94,8 @@ struct mu_rpc_conn {
     bool is_leaving; /* it gets what is to be said, and nothing of it is read any more */
     bool is_full;    /* it does not take what we write, and so much waits that nothing is read */
     nghttp2_session *session;
-    struct ssl_st *ssl;
+    SSL *ssl;
+    struct mu_openssl_socket socket; /* of ssl */
     struct mu_rpc_call *calls;
     struct mu_rpc_call *arriving, *arriving_last; /* the one that has been silent longest first */
     struct mu_rpc_call *ready, *ready_last;
@@ -132,7 +132,7 @@ struct mu_rpc {
     bool is_paused, was_paused; /* nobody is accepted; nobody has been since nobody could */
     uint64_t stop_ms;           /* the end of the grace */
     void (*stopped)(void *arg);
-    struct ssl_ctx_st *tls;
+    SSL_CTX *tls;
     bool clients_prove; /* their identity, by certificates */
     char *peer_uri;     /* options.tls->peer_uri */
     nghttp2_option *http_options;

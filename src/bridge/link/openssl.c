@@ -1,5 +1,5 @@
 /*
- * bridge/link/openssl.c: opening OpenSSL, and what both of its users need of it.
+ * bridge/link/openssl.c: opening OpenSSL.
  *
  * It is never closed, for another link may come, and it is told not to clean up at exit: that is 0.1 ms for every agent
  * of a job, one after the other, in which it frees what goes with the process.
@@ -49,25 +49,4 @@ int mu_openssl_open(const char *library, char *why, size_t size)
     openssl.OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL); /* what it cannot do now, the first call says */
     mu_openssl = openssl;
     return 0;
-}
-
-static long bio_control(BIO *bio, int command, long number, void *pointer)
-{
-    (void)bio;
-    (void)number;
-    (void)pointer;
-    return command == BIO_CTRL_FLUSH; /* nothing is held back; of all else nothing is known */
-}
-
-BIO_METHOD *mu_openssl_socket(const char *name, int (*write)(BIO *bio, const char *from, int len),
-                              int (*read)(BIO *bio, char *to, int size))
-{
-    BIO_METHOD *method = mu_openssl.BIO_meth_new(mu_openssl.BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, name);
-
-    if (!method)
-        return NULL;
-    mu_openssl.BIO_meth_set_write(method, write);
-    mu_openssl.BIO_meth_set_read(method, read);
-    mu_openssl.BIO_meth_set_ctrl(method, bio_control);
-    return method;
 }

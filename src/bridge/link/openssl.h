@@ -12,7 +12,11 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "muster/status.h"
 
 /* libcrypto's calls are found through it. */
 #define MU_OPENSSL_TEXT(number) #number
@@ -29,8 +33,8 @@
         each(OPENSSL_sk_value) each(X509_STORE_CTX_get0_cert) each(X509_STORE_CTX_set_error) each(X509_get_ext_d2i)    \
             each(X509_verify_cert)
 #define MU_OPENSSL_CRYPTO(each)                                                                                        \
-    each(ERR_clear_error) each(ERR_peek_error) each(ERR_peek_last_error) each(ERR_reason_error_string)                 \
-        each(EVP_MD_get_type) each(EVP_sha256) each(OPENSSL_init_ssl) each(X509_VERIFY_PARAM_set1_ip_asc)
+    each(ERR_clear_error) each(ERR_peek_error) each(ERR_reason_error_string) each(EVP_MD_get_type) each(EVP_sha256)    \
+        each(OPENSSL_init_ssl) each(X509_VERIFY_PARAM_set1_ip_asc)
 #define MU_OPENSSL_SESSION(each)                                                                                       \
     each(SSL_CIPHER_find) each(SSL_SESSION_free) each(SSL_SESSION_new) each(SSL_SESSION_set1_master_key)               \
         each(SSL_SESSION_set_cipher) each(SSL_SESSION_set_protocol_version)
@@ -67,9 +71,29 @@ extern struct mu_openssl mu_openssl;
  */
 int mu_openssl_open(const char *library, char *why, size_t size);
 
-/* A kind of BIO that holds nothing back, for a socket. NULL: no memory. To be made once: OpenSSL has few numbers. */
-BIO_METHOD *mu_openssl_socket(const char *name, int (*write)(BIO *bio, const char *from, int len),
-                              int (*read)(BIO *bio, char *to, int size));
+/* ---- openssl_socket.c ---- */
+
+/* The socket of a connection, below its TLS; it outlives that. */
+struct mu_openssl_socket {
+    const int *fd;
+    uint64_t *bytes_in, *bytes_out; /* counted there; or NULL */
+};
+
+/*
+ * What every user of TLS here has: version 1.3 alone, no tickets, no cache of sessions, partial writes. OpenSSL is
+ * opened for it. `accepts`: connections are accepted with it, not made.
+ */
+enum muster_status mu_openssl_context(bool accepts, SSL_CTX **ret_tls);
+/* A certificate, its private key and, unless it is NULL, the authority of the other side's, all files in PEM. */
+enum muster_status mu_openssl_files(SSL_CTX *tls, const char *certificate, const char *private_key,
+                                    const char *authority);
+/* A connection on the socket; NULL: no memory. */
+SSL *mu_openssl_begin(SSL_CTX *tls, struct mu_openssl_socket *socket);
+/* As recv() and send() have it. EBADMSG: TLS broke, and OpenSSL's errors are still there to be looked at. */
+long mu_openssl_read(SSL *ssl, void *to, size_t size);
+long mu_openssl_write(SSL *ssl, const void *from, size_t size);
+/* OpenSSL's own words for what went wrong first, all of which is forgotten. */
+const char *mu_openssl_words(void);
 
 #ifndef MU_OPENSSL_ITSELF
 #define ASN1_STRING_get0_data                 mu_openssl.ASN1_STRING_get0_data
@@ -88,7 +112,6 @@ BIO_METHOD *mu_openssl_socket(const char *name, int (*write)(BIO *bio, const cha
 #define BIO_set_init                          mu_openssl.BIO_set_init
 #define ERR_clear_error                       mu_openssl.ERR_clear_error
 #define ERR_peek_error                        mu_openssl.ERR_peek_error
-#define ERR_peek_last_error                   mu_openssl.ERR_peek_last_error
 #define ERR_reason_error_string               mu_openssl.ERR_reason_error_string
 #define EVP_MD_get_type                       mu_openssl.EVP_MD_get_type
 #define EVP_sha256                            mu_openssl.EVP_sha256

@@ -72,6 +72,7 @@ struct mu_link_peer {
     struct mu_link_peer *prev, *next, *next_dirty, *next_notice;
     int fd;
     SSL *ssl;
+    struct mu_openssl_socket socket; /* of ssl */
     enum mu_link_state state;
     enum mu_link_notice notice;
     bool is_dirty, wants_out, is_again, is_shut;
@@ -226,8 +227,6 @@ bool mu_tls_begin(struct mu_link_peer *p);            /* false: it is closed, or
 void mu_tls_shake(struct mu_link_peer *p);
 bool mu_tls_has_begun(
     const struct mu_link_peer *p); /* its first words are here, and good: with a key, that it has it */
-long mu_tls_read(struct mu_link_peer *p, void *to, size_t size);          /* > 0; 0: the end; -1: errno */
-long mu_tls_write(struct mu_link_peer *p, const void *from, size_t size); /* the same */
 
 /* link/beat.c */
 void mu_beat_send(struct mu_link_peer *p);

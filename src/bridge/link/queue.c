@@ -310,7 +310,7 @@ static ssize_t write_some(struct mu_link_peer *p)
 
     if (p->ssl) {
         chunk_pieces(p->head, parts);
-        return mu_tls_write(p, parts[0].iov_base, parts[0].iov_len);
+        return mu_openssl_write(p->ssl, parts[0].iov_base, parts[0].iov_len);
     }
     for (struct mu_link_chunk *c = p->head; c && message.msg_iovlen < MU_LINK_VECTOR; c = c->next)
         message.msg_iovlen += chunk_pieces(c, parts + message.msg_iovlen);

@@ -47,7 +47,7 @@ static ssize_t read_some(struct mu_link_peer *p, struct intake *in)
     ssize_t n;
 
     if (p->ssl)
-        return mu_tls_read(p, first->iov_base, first->iov_len);
+        return mu_openssl_read(p->ssl, first->iov_base, first->iov_len);
     do
         n = recvmsg(p->fd, &message, MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);

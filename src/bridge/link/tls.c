@@ -4,7 +4,7 @@
  * The key is an external PSK with an ephemeral exchange: an attacker that learns the key later cannot read what was
  * said before. The proof of knowing it is the handshake's binder, which OpenSSL compares in constant time; no secret is
  * compared here. Without certificates a side that does not know the key has nothing else to show, and the handshake
- * fails. Sockets are written by a BIO of ours, because OpenSSL's own would raise SIGPIPE.
+ * fails.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,50 +16,6 @@
 static const unsigned char identity[] = {'m', 'u', 's', 't', 'e', 'r'};
 static const unsigned char suite[] = {0x13, 0x01}; /* TLS_AES_128_GCM_SHA256: the key goes with SHA-256 */
 #define SUITES "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
-
-/* ---- the socket ---- */
-
-static int bio_write(BIO *bio, const char *from, int len)
-{
-    struct mu_link_peer *p = BIO_get_data(bio);
-    ssize_t n;
-
-    BIO_clear_retry_flags(bio);
-    do
-        n = send(p->fd, from, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    if (n > 0)
-        p->stats->bytes_out += (uint64_t)n;
-    if (n < 0 && errno == EAGAIN)
-        BIO_set_retry_write(bio);
-    return (int)n;
-}
-
-static int bio_read(BIO *bio, char *to, int size)
-{
-    struct mu_link_peer *p = BIO_get_data(bio);
-    ssize_t n;
-
-    BIO_clear_retry_flags(bio);
-    do
-        n = recv(p->fd, to, (size_t)size, MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    if (n > 0)
-        p->stats->bytes_in += (uint64_t)n;
-    if (n < 0 && errno == EAGAIN)
-        BIO_set_retry_read(bio);
-    return (int)n;
-}
-
-/* One for the process, made once, by whichever link is first: links are made one after the other. */
-static BIO_METHOD *bio_method(void)
-{
-    static BIO_METHOD *method;
-
-    if (!method)
-        method = mu_openssl_socket("muster", bio_write, bio_read);
-    return method;
-}
 
 /* ---- the key ---- */
 
@@ -99,16 +55,6 @@ static int use_key(SSL *ssl, const EVP_MD *hash, const unsigned char **ret_name,
 
 /* ---- contexts ---- */
 
-/* OpenSSL's own words for the last error, which is forgotten. */
-static const char *last_words(void)
-{
-    unsigned long code = ERR_peek_last_error();
-    const char *reason = code ? ERR_reason_error_string(code) : NULL;
-
-    ERR_clear_error();
-    return reason ? reason : "for no reason that it gives";
-}
-
 enum muster_status mu_tls_look(const struct mu_link_options *o, bool *ret_is_secure)
 {
     bool has_files = o->certificate || o->private_key || o->authority;
@@ -122,43 +68,22 @@ enum muster_status mu_tls_look(const struct mu_link_options *o, bool *ret_is_sec
     return MUSTER_OK;
 }
 
-static enum muster_status load_files(SSL_CTX *tls, const struct mu_link_options *o)
-{
-    if (SSL_CTX_use_certificate_chain_file(tls, o->certificate) != 1)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "the certificate %s cannot be used: %s", o->certificate, last_words());
-    if (SSL_CTX_use_PrivateKey_file(tls, o->private_key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(tls) != 1)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "the private key %s cannot be used: %s", o->private_key, last_words());
-    if (SSL_CTX_load_verify_file(tls, o->authority) != 1)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "the authority's certificate %s cannot be used: %s", o->authority,
-                       last_words());
-    return MUSTER_OK;
-}
-
 enum muster_status mu_tls_open(struct mu_link *link)
 {
     const struct mu_link_options *o = &link->options;
-    enum muster_status status = MUSTER_OK;
-    char why[400];
+    enum muster_status status;
     SSL_CTX *tls;
 
     if (!link->is_secure)
         return MUSTER_OK;
-    if (mu_openssl_open(NULL, why, sizeof why))
-        return mu_fail(MUSTER_UNAVAILABLE, "%s", why);
-    tls = SSL_CTX_new(TLS_method());
-    if (!tls || !bio_method() || !SSL_CTX_set_min_proto_version(tls, TLS1_3_VERSION) ||
-        !SSL_CTX_set_ciphersuites(tls, SUITES) || !SSL_CTX_set_num_tickets(tls, 0) ||
-        (link->side == MU_LINK_LEADER && !SSL_CTX_set_session_id_context(tls, identity, sizeof identity))) {
-        SSL_CTX_free(tls);
-        return mu_fail(MUSTER_INTERNAL, "OpenSSL gives no TLS 1.3: %s", last_words());
-    }
-    SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_mode(tls,
-                     SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_read_ahead(tls, 1);
+    status = mu_openssl_context(link->side == MU_LINK_LEADER, &tls);
+    if (status)
+        return status;
     SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    if (!o->key)
-        status = load_files(tls, o);
+    if (!SSL_CTX_set_ciphersuites(tls, SUITES))
+        status = mu_fail(MUSTER_INTERNAL, "OpenSSL gives no TLS 1.3: %s", mu_openssl_words());
+    else if (!o->key)
+        status = mu_openssl_files(tls, o->certificate, o->private_key, o->authority);
     else if (link->side == MU_LINK_LEADER)
         SSL_CTX_set_psk_find_session_callback(tls, find_key);
     else
@@ -200,24 +125,19 @@ bool mu_tls_begin(struct mu_link_peer *p)
 {
     struct mu_link *link = p->link;
     char number[64];
-    BIO *bio;
 
     if (!link->tls) {
         link->calls->secured(p);
         return false;
     }
-    p->ssl = SSL_new(link->tls);
-    bio = p->ssl ? BIO_new(bio_method()) : NULL;
-    if (!bio || (link->side == MU_LINK_FOLLOWER && link->options.certificate &&
-                 !expect_name(p->ssl, peer_told_address(p, number)))) {
-        BIO_free(bio);
+    p->socket = (struct mu_openssl_socket){&p->fd, &p->stats->bytes_in, &p->stats->bytes_out};
+    p->ssl = mu_openssl_begin(link->tls, &p->socket);
+    if (!p->ssl || (link->side == MU_LINK_FOLLOWER && link->options.certificate &&
+                    !expect_name(p->ssl, peer_told_address(p, number)))) {
         ERR_clear_error();
         mu_peer_close(p, MU_LINK_QUIET, "there is no memory for TLS");
         return false;
     }
-    BIO_set_data(bio, p);
-    BIO_set_init(bio, 1);
-    SSL_set_bio(p->ssl, bio, bio);
     SSL_set_app_data(p->ssl, p);
     if (link->side == MU_LINK_LEADER)
         SSL_set_accept_state(p->ssl);
@@ -235,7 +155,7 @@ static void say_failure(struct mu_link_peer *p)
     bool has_key = p->link->options.key != NULL, is_leader = p->link->side == MU_LINK_LEADER;
     /* the leader finds that the binder is wrong, and OpenSSL 3 tells the follower so by this alert */
     int wrong_key = is_leader ? SSL_R_BINDER_DOES_NOT_VERIFY : SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER;
-    const char *because = last_words();
+    const char *because = mu_openssl_words();
     char words[160], why[200];
 
     mu_peer_words(p, words, sizeof words);
@@ -296,43 +216,4 @@ bool mu_tls_has_begun(const struct mu_link_peer *p)
     OSSL_HANDSHAKE_STATE state = SSL_get_state(p->ssl);
 
     return state != TLS_ST_BEFORE && state != TLS_ST_SR_CLNT_HELLO;
-}
-
-/* The result of SSL_read or SSL_write as read() and write() give it. */
-static long tls_result(struct mu_link_peer *p, int ok, size_t n)
-{
-    if (ok > 0)
-        return (long)n;
-    switch (SSL_get_error(p->ssl, ok)) {
-    case SSL_ERROR_WANT_READ:
-    case SSL_ERROR_WANT_WRITE: errno = EAGAIN; return -1;
-    case SSL_ERROR_ZERO_RETURN: return 0;
-    case SSL_ERROR_SYSCALL: ERR_clear_error(); return errno ? -1 : 0;
-    default:
-        ERR_clear_error();
-        errno = EBADMSG; /* bytes that were changed on their way, or an end that TLS did not announce */
-        return -1;
-    }
-}
-
-long mu_tls_read(struct mu_link_peer *p, void *to, size_t size)
-{
-    size_t n = 0;
-    int ok;
-
-    ERR_clear_error(); /* SSL_get_error() looks at whatever is left there */
-    errno = 0;
-    ok = SSL_read_ex(p->ssl, to, size, &n);
-    return tls_result(p, ok, n);
-}
-
-long mu_tls_write(struct mu_link_peer *p, const void *from, size_t size)
-{
-    size_t n = 0;
-    int ok;
-
-    ERR_clear_error();
-    errno = 0;
-    ok = SSL_write_ex(p->ssl, from, size, &n);
-    return tls_result(p, ok, n);
 }
