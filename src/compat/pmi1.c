@@ -45,7 +45,7 @@ static struct mu_pmi1_task *task_of(const struct mu_pmi1_client *client)
     return client->task == UINT32_MAX ? NULL : &server->tasks[client->task - server->options.first_task];
 }
 
-static void unlink_stranger(struct mu_pmi1_client *client)
+void mu_pmi1_unlink_stranger(struct mu_pmi1_client *client)
 {
     struct mu_pmi1_client **link = &client->server->strangers;
 
@@ -74,7 +74,7 @@ static void client_forget(struct mu_pmi1_client *client)
         task->client = NULL;
         task->state = client->state; /* that it is gone is for its process's end to say: mu_pmi1_task_ended() */
     }
-    unlink_stranger(client);
+    mu_pmi1_unlink_stranger(client);
     /* Said, for a close alone is not enough: a process that is on its way to exec has it, too. */
     epoll_ctl(client->server->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
     close(client->fd);

@@ -135,7 +135,6 @@ void mu_pmi1_introduce(struct mu_pmi1_client *client, const struct mu_pmi1_line 
     const char *cmd = mu_pmi1_field(line, "cmd");
     long id = mu_pmi1_number(line, "pmiid", -1);
     uint32_t i = (uint32_t)id - server->options.first_task;
-    struct mu_pmi1_client **link = &server->strangers;
 
     if (!cmd || strcmp(cmd, "initack") != 0 || id < 0 || i >= server->options.local_tasks || server->tasks[i].client) {
         mu_pmi1_reply(client, "cmd=initack rc=-1 msg=%s",
@@ -143,10 +142,7 @@ void mu_pmi1_introduce(struct mu_pmi1_client *client, const struct mu_pmi1_line 
         client->state = MU_PMI1_GIVEN_UP;
         return;
     }
-    while (*link != client)
-        link = &(*link)->next;
-    *link = client->next;
-    server->num_strangers--;
+    mu_pmi1_unlink_stranger(client);
     client->task = (uint32_t)id;
     server->tasks[i].client = client;
     server->tasks[i].gone = false;

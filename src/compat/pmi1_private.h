@@ -80,6 +80,7 @@ struct mu_pmi1 {
 };
 
 /* pmi1.c */
+void mu_pmi1_unlink_stranger(struct mu_pmi1_client *client); /* if it is one still */
 struct mu_pmi1_client *mu_pmi1_client_new(struct mu_pmi1 *server, uint32_t task, int fd);
 void mu_pmi1_reply(struct mu_pmi1_client *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* It will not be heard again; `why`: said, NULL: nothing is. */

@@ -13,6 +13,7 @@
 #include "compat/tcpstore_private.h"
 
 #include "base/clock.h"
+#include "base/list.h"
 
 #define LOOKS_MS 250         /* between two looks */
 #define LOOKS    1024u       /* at so many that sleep */
@@ -46,9 +47,7 @@ static void item_enlist(struct mu_ts_item *item)
 
     item->sleeps = true;
     item->next = NULL;
-    item->before = s->last;
-    *(s->last ? &s->last->next : &s->first) = item;
-    s->last = item;
+    MU_QUEUE_APPEND(s->first, s->last, item);
     s->count++;
     if (!uv_is_active((uv_handle_t *)&s->timer))
         uv_timer_start(&s->timer, on_timer, LOOKS_MS, LOOKS_MS);
@@ -58,8 +57,7 @@ static void item_delist(struct mu_ts_item *item)
 {
     struct mu_ts_sleepers *s = sleepers_of(item);
 
-    *(item->before ? &item->before->next : &s->first) = item->next;
-    *(item->next ? &item->next->before : &s->last) = item->before;
+    MU_QUEUE_DROP(s->first, s->last, item);
     item->sleeps = false;
     s->count--;
 }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "bridge/link/address.h"
 
 #define GROWTH 4 /* times what has come of a request is held for it, at most */
@@ -81,10 +82,7 @@ struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struc
     uv_unref((uv_handle_t *)&conn->tcp);
     store->stats.connections++;
     store->stats.accepted++;
-    conn->next = store->conns;
-    if (conn->next)
-        conn->next->before = conn;
-    store->conns = conn;
+    MU_LIST_PUSH(store->conns, conn);
     read_or_not(conn, true);
     return conn;
 }
@@ -102,21 +100,11 @@ static void leave_lists(struct mu_ts_conn *conn)
 {
     struct mu_tcpstore *store = conn->store;
 
-    *(conn->before ? &conn->before->next : &store->conns) = conn->next;
-    if (conn->next)
-        conn->next->before = conn->before;
-    for (struct mu_ts_conn **at = &store->dirty; conn->is_dirty && *at; at = &(*at)->next_dirty)
-        if (*at == conn) {
-            *at = conn->next_dirty;
-            break;
-        }
-    for (struct mu_ts_conn **at = &store->first_turn; conn->has_turn && *at; at = &(*at)->next_turn)
-        if (*at == conn) {
-            *at = conn->next_turn;
-            if (store->last_turn == &conn->next_turn)
-                store->last_turn = at;
-            break;
-        }
+    MU_LIST_DROP(store->conns, conn);
+    if (conn->is_dirty)
+        MU_CHAIN_DROP(store->dirty, conn, next_dirty);
+    if (conn->has_turn)
+        MU_LINE_DROP(store->first_turn, store->last_turn, conn, next_turn);
 }
 
 void mu_ts_drop_waits(struct mu_ts_conn *conn)

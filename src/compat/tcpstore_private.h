@@ -58,11 +58,11 @@ struct mu_ts_item {
     uint64_t seen;       /* the head, when it was last looked at */
     bool is_prompt;      /* there was something when the wait came */
     bool sleeps, was_seen;
-    struct mu_ts_item *next, *before; /* of those that sleep */
+    struct mu_ts_item *next, *prev; /* of those that sleep */
 };
 
 struct mu_ts_wait {
-    struct mu_ts_wait *next, *before;
+    struct mu_ts_wait *next, *prev;
     struct mu_ts_conn *conn;
     void (*drop)(struct mu_ts_wait *wait); /* its client waits no more, or goes */
     uint32_t num, missing;
@@ -88,7 +88,7 @@ struct mu_ts_sleepers {
 struct mu_ts_conn {
     uv_tcp_t tcp; /* first */
     struct mu_tcpstore *store;
-    struct mu_ts_conn *next, *before;
+    struct mu_ts_conn *next, *prev;
     struct mu_ts_conn *next_turn, *next_dirty;
     int fd;
     bool is_closed, has_turn, is_dirty, reads;

@@ -9,6 +9,8 @@
  */
 #include "compat/tcpstore_private.h"
 
+#include "base/list.h"
+
 #define HELD_MAX (512u << 20) /* bytes, of a connection */
 
 bool mu_ts_hold(struct mu_ts_conn *conn, size_t bytes)
@@ -73,13 +75,8 @@ void mu_ts_room_leave(struct mu_ts_conn *conn)
 
     if (store->favoured == conn)
         store->favoured = NULL;
-    for (struct mu_ts_conn **at = &store->first_short; conn->wants && *at; at = &(*at)->next_short)
-        if (*at == conn) {
-            *at = conn->next_short;
-            if (store->last_short == &conn->next_short)
-                store->last_short = at;
-            break;
-        }
+    if (conn->wants)
+        MU_LINE_DROP(store->first_short, store->last_short, conn, next_short);
     conn->wants = 0;
 }
 

@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
+
 #define WAITS_MAX 64u /* of one connection: clients have one */
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -32,9 +34,7 @@ static void free_wait(struct mu_ts_wait *w)
         mu_coord_drop(coord, &w->items[i].plain);
         mu_ts_await_end(&w->items[i]);
     }
-    *(w->before ? &w->before->next : &conn->waits) = w->next;
-    if (w->next)
-        w->next->before = w->before;
+    MU_LIST_DROP(conn->waits, w);
     if (--conn->num_waits == 0)
         conn->store->stats.waiting--;
     mu_ts_unhold(conn, w->bytes);
@@ -123,10 +123,7 @@ static struct mu_ts_wait *new_wait(struct mu_ts_conn *conn, uint64_t num)
     w->bytes = bytes;
     w->request = (uint8_t *)&w->items[num];
     memcpy(w->request, conn->bytes + conn->at, conn->scan.at);
-    w->next = conn->waits;
-    if (w->next)
-        w->next->before = w;
-    conn->waits = w;
+    MU_LIST_PUSH(conn->waits, w);
     if (conn->num_waits++ == 0)
         conn->store->stats.waiting++;
     return w;

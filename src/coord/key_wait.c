@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "coord/remote.h"
+#include "base/list.h"
 #include "segment/object.h"
 
 enum { SMALL = 256 /* bytes of a value that is read at once */ };
@@ -34,18 +35,13 @@ static struct mu_key_wait_spot *spot_at(struct mu_coord *coord, uint32_t bucket,
         return NULL;
     s->bucket = bucket;
     s->word = word;
-    s->next = coord->first_spot;
-    if (s->next)
-        s->next->prev = s;
-    coord->first_spot = coord->spots[bucket] = s;
-    return s;
+    MU_LIST_PUSH(coord->first_spot, s);
+    return coord->spots[bucket] = s;
 }
 
 static void drop_spot(struct mu_coord *coord, struct mu_key_wait_spot *s)
 {
-    *(s->prev ? &s->prev->next : &coord->first_spot) = s->next;
-    if (s->next)
-        s->next->prev = s->prev;
+    MU_LIST_DROP(coord->first_spot, s);
     coord->spots[s->bucket] = NULL;
     free(s);
 }
@@ -64,9 +60,7 @@ void mu_coord_key_wait_drop(struct mu_coord *coord, struct mu_key_wait *w)
 {
     struct mu_key_wait_spot *s = w->spot;
 
-    *(w->before ? &w->before->next : &s->waits) = w->next;
-    if (w->next)
-        w->next->before = w->before;
+    MU_LIST_DROP(s->waits, w);
     if (w->fetch)
         mu_coord_key_fetch_drop(coord, w->fetch);
     free(w);
@@ -92,10 +86,7 @@ static struct mu_key_wait *key_wait_of(struct mu_coord *coord, const struct mu_k
         w->hash = k->hash;
         w->len = k->len;
         memcpy(w->key, k->words, k->len);
-        w->next = s->waits;
-        if (w->next)
-            w->next->before = w;
-        s->waits = w;
+        MU_LIST_PUSH(s->waits, w);
     } else if (!s->waits) {
         drop_spot(coord, s);
     }

@@ -23,6 +23,7 @@
 
 #include "base/clock.h"
 #include "coord/private.h"
+#include "base/list.h"
 #include "task/guest.h"
 
 #define LOOK_NS  1000000000u /* between two looks at the process of a task that has no line */
@@ -92,10 +93,7 @@ struct mu_line *mu_coord_line(struct mu_coord *coord, uint32_t pid, const char *
     line->pid = pid;
     mu_coord_line_may(line, REQUESTS, BYTES);
     snprintf(line->name, sizeof line->name, "%s", name);
-    line->next = coord->lines;
-    if (line->next)
-        line->next->prev = line;
-    coord->lines = line;
+    MU_LIST_PUSH(coord->lines, line);
     listen_to(line);
     return line;
 }
@@ -267,9 +265,7 @@ void mu_coord_hang_up(struct mu_line *line, const char *why)
     }
     if (entered)
         mu_exit(ctx);
-    *(line->prev ? &line->prev->next : &coord->lines) = line->next;
-    if (line->next)
-        line->next->prev = line->prev;
+    MU_LIST_DROP(coord->lines, line);
     free(line);
     if (entered)
         mu_coord_look_tasks(coord);

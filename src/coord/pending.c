@@ -12,6 +12,8 @@
 
 #include "coord/private.h"
 
+#include "base/list.h"
+
 #define REQUESTS_OF_ALL 1000000u     /* of all lines, that may wait, */
 #define BYTES_OF_ALL    (512u << 20) /* and bytes of theirs */
 
@@ -21,8 +23,7 @@ static void pending_unlink(struct mu_coord_pending *p)
 {
     struct mu_coord_pending_list *l = p->list;
 
-    *(p->prev ? &p->prev->next : &l->first) = p->next;
-    *(p->next ? &p->next->prev : &l->last) = p->prev;
+    MU_QUEUE_DROP(l->first, l->last, p);
     l->count--;
     p->list = NULL;
     p->prev = p->next = NULL;
@@ -31,10 +32,7 @@ static void pending_unlink(struct mu_coord_pending *p)
 static void pending_append(struct mu_coord_pending_list *l, struct mu_coord_pending *p)
 {
     p->list = l;
-    p->prev = l->last;
-    p->next = NULL;
-    *(l->last ? &l->last->next : &l->first) = p;
-    l->last = p;
+    MU_QUEUE_APPEND(l->first, l->last, p);
     l->count++;
 }
 

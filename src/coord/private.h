@@ -319,7 +319,7 @@ void mu_coord_id(const char *id, size_t len, char text[MUSTER_BARRIER_ID_MAX + 1
 struct mu_key_fetch;
 /* A key, and all requests for it. */
 struct mu_key_wait {
-    struct mu_key_wait *next, *before; /* of its spot */
+    struct mu_key_wait *next, *prev; /* of its spot */
     struct mu_key_wait_spot *spot;
     struct mu_coord_pending_list requests; /* gets that wait for it, in the order in which they came */
     struct mu_coord_pending_list tries;    /* gets that ask whether it is there, on a follower's host */

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/list.h"
 #include "segment/hosts.h"
 
 /* ---- calls ---- */
@@ -18,11 +19,7 @@ static void call_enlist(struct mu_coord_call *call)
 {
     struct mu_coord_remote *remote = call->coord->remote;
 
-    call->prev = NULL;
-    call->next = remote->first;
-    if (call->next)
-        call->next->prev = call;
-    remote->first = call;
+    MU_LIST_PUSH(remote->first, call);
     remote->bytes += call->bytes;
     call->open = true;
 }
@@ -31,9 +28,7 @@ static void call_delist(struct mu_coord_call *call)
 {
     struct mu_coord_remote *remote = call->coord->remote;
 
-    *(call->prev ? &call->prev->next : &remote->first) = call->next;
-    if (call->next)
-        call->next->prev = call->prev;
+    MU_LIST_DROP(remote->first, call);
     remote->bytes -= call->bytes;
     call->bytes = 0;
     call->open = false;

@@ -13,6 +13,7 @@
 
 #include "kv/remote.h"
 #include "coord/remote.h"
+#include "base/list.h"
 #include "segment/hosts.h"
 
 enum { FETCHING_MOST = 256 /* at a time */ };
@@ -38,18 +39,14 @@ static void fetch_enqueue(struct mu_coord_remote *remote, struct mu_key_fetch *f
         return;
     f->queued = true;
     f->rests = false;
-    f->prev = remote->queue_end;
-    f->next = NULL;
-    *(remote->queue_end ? &remote->queue_end->next : &remote->queue) = f;
-    remote->queue_end = f;
+    MU_QUEUE_APPEND(remote->queue, remote->queue_end, f);
 }
 
 static void fetch_dequeue(struct mu_coord_remote *remote, struct mu_key_fetch *f)
 {
     if (!f->queued)
         return;
-    *(f->prev ? &f->prev->next : &remote->queue) = f->next;
-    *(f->next ? &f->next->prev : &remote->queue_end) = f->prev;
+    MU_QUEUE_DROP(remote->queue, remote->queue_end, f);
     f->queued = false;
 }
 

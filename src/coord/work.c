@@ -15,6 +15,7 @@
 #include "kv/survey.h"
 #include "coord/remote.h"
 #include "segment/hosts.h"
+#include "base/list.h"
 #include "segment/stats.h"
 
 #define LOOKS     8192u /* at buckets and keys, of a piece */
@@ -146,17 +147,14 @@ static void works_go(uv_idle_t *idle);
 
 static void work_append(struct mu_coord *coord, struct mu_work *w)
 {
-    w->prev = coord->last_work;
-    *(w->prev ? &w->prev->next : &coord->first_work) = w;
-    coord->last_work = w;
+    MU_QUEUE_APPEND(coord->first_work, coord->last_work, w);
     coord->num_works++;
     uv_idle_start(&coord->idle, works_go);
 }
 
 static void take_out(struct mu_coord *coord, struct mu_work *w)
 {
-    *(w->prev ? &w->prev->next : &coord->first_work) = w->next;
-    *(w->next ? &w->next->prev : &coord->last_work) = w->prev;
+    MU_QUEUE_DROP(coord->first_work, coord->last_work, w);
     coord->num_works--;
     if (!coord->num_works)
         uv_idle_stop(&coord->idle);

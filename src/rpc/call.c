@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "rpc/wire.h"
 
 #define SPARE_MAX 1024u
@@ -46,10 +47,7 @@ struct mu_rpc_call *mu_rpc_call_new(struct mu_rpc_conn *conn, int32_t id)
     call->body = call->small;
     call->room = sizeof call->small;
     call->timeout_ns = UINT64_MAX;
-    call->next = conn->calls;
-    if (call->next)
-        call->next->before = call;
-    conn->calls = call;
+    MU_LIST_PUSH(conn->calls, call);
     conn->count++;
     return call;
 }
@@ -175,12 +173,7 @@ void mu_rpc_call_end(struct mu_rpc_call *call)
     mu_rpc_message_drop(call);
     free(call->trailers);
     mu_conn_unhold(conn, CALL_BYTES + call->text_len + call->details_len);
-    if (call->before)
-        call->before->next = call->next;
-    else
-        conn->calls = call->next;
-    if (call->next)
-        call->next->before = call->before;
+    MU_LIST_DROP(conn->calls, call);
     conn->count--;
     if (rpc->num_spare >= SPARE_MAX) {
         free(call);

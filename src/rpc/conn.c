@@ -21,6 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/list.h"
 #include "bridge/link/address.h"
 
 #define QUEUE_MAX      4096u /* frames that wait in a connection that takes none: then it is not read any more */
@@ -110,10 +111,7 @@ struct mu_rpc_conn *mu_conn_new(struct mu_rpc *rpc, int fd)
     uv_unref((uv_handle_t *)&conn->poll);
     rpc->open++;
     rpc->count++;
-    conn->next = rpc->conns;
-    if (conn->next)
-        conn->next->before = conn;
-    rpc->conns = conn;
+    MU_LIST_PUSH(rpc->conns, conn);
     poll_for(conn, UV_READABLE);
     return conn;
 }
@@ -122,27 +120,14 @@ static void conn_forget(struct mu_rpc_conn *conn)
 {
     struct mu_rpc *rpc = conn->rpc;
 
-    if (conn->before)
-        conn->before->next = conn->next;
-    else
-        rpc->conns = conn->next;
-    if (conn->next)
-        conn->next->before = conn->before;
+    MU_LIST_DROP(rpc->conns, conn);
     rpc->count--;
-    for (struct mu_rpc_conn **at = &rpc->dirty; conn->is_dirty && *at; at = &(*at)->next_dirty)
-        if (*at == conn) {
-            *at = conn->next_dirty;
-            break;
-        }
+    if (conn->is_dirty)
+        MU_CHAIN_DROP(rpc->dirty, conn, next_dirty);
     conn->is_dirty = true; /* so that nobody puts it there again */
     for (int i = 0; i < MU_TURNS; i++)
-        for (struct mu_rpc_conn **at = &rpc->first_turn[i]; conn->has_turn[i] && *at; at = &(*at)->next_turn[i])
-            if (*at == conn) {
-                *at = conn->next_turn[i];
-                if (rpc->last_turn[i] == &conn->next_turn[i])
-                    rpc->last_turn[i] = at;
-                break;
-            }
+        if (conn->has_turn[i])
+            MU_LINE_DROP(rpc->first_turn[i], rpc->last_turn[i], conn, next_turn[i]);
 }
 
 void mu_conn_close(struct mu_rpc_conn *conn, const char *why)

@@ -47,7 +47,7 @@ enum mu_rpc_encoding { MU_ENCODING_IDENTITY, MU_ENCODING_GZIP, MU_ENCODING_DEFLA
 
 struct mu_rpc_call {
     struct mu_rpc_conn *conn;
-    struct mu_rpc_call *next, *before; /* of the connection's */
+    struct mu_rpc_call *next, *prev;   /* of the connection's */
     struct mu_rpc_call *after, *prior; /* of those that arrive, by their last byte; of those that are ready, or long */
     const struct mu_rpc_method *method;
     int32_t id;
@@ -84,7 +84,7 @@ enum mu_rpc_turn { MU_TURN_READ, MU_TURN_LONG, MU_TURNS };
 struct mu_rpc_conn {
     uv_poll_t poll; /* first: a handle is its connection */
     struct mu_rpc *rpc;
-    struct mu_rpc_conn *next, *before, *next_dirty, *next_turn[MU_TURNS];
+    struct mu_rpc_conn *next, *prev, *next_dirty, *next_turn[MU_TURNS];
     bool has_turn[MU_TURNS];
     int fd, polled; /* polled: for which events */
     bool is_dirty, is_closed;

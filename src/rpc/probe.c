@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "rpc/codec.h"
+#include "base/list.h"
 #include "rpc/health.pb-c.h"
 
 enum {
@@ -20,7 +21,7 @@ enum {
 };
 
 struct mu_rpc_watch {
-    struct mu_rpc_watch *next, *before;
+    struct mu_rpc_watch *next, *prev;
     struct mu_rpc_call *call;
 };
 
@@ -69,12 +70,7 @@ static void watch_forget(struct mu_rpc_watch *watch)
 {
     struct mu_rpc *rpc = watch->call->conn->rpc;
 
-    if (watch->before)
-        watch->before->next = watch->next;
-    else
-        rpc->watches = watch->next;
-    if (watch->next)
-        watch->next->before = watch->before;
+    MU_LIST_DROP(rpc->watches, watch);
     free(watch);
 }
 
@@ -97,10 +93,7 @@ static void begin_watch(struct mu_rpc_call *call, const void *body, size_t len)
         return;
     }
     watch->call = call;
-    watch->next = rpc->watches;
-    if (watch->next)
-        watch->next->before = watch;
-    rpc->watches = watch;
+    MU_LIST_PUSH(rpc->watches, watch);
     mu_rpc_wait(call, on_ended, watch);
     if (!mu_rpc_send(call, (const uint8_t[]){1 << 3, status}, 2)) /* refused: nobody hears of it any more */
         watch_forget(watch);

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/list.h"
 #include "segment/names.h"
 
 enum {
@@ -156,12 +157,7 @@ static void worker_say(struct mu_workers *w, const struct mu_worker_call *call)
 
 static void worker_call_forget(struct mu_workers *w, struct mu_worker_call *call)
 {
-    if (call->before)
-        call->before->next = call->next;
-    else
-        w->under_way = call->next;
-    if (call->next)
-        call->next->before = call->before;
+    MU_LIST_DROP(w->under_way, call);
     w->num_under_way--;
     w->workers[call->task].calls--;
 }
@@ -172,11 +168,7 @@ static void begin_more(struct mu_workers *w)
         struct mu_worker_call *call = w->first;
 
         w->first = call->next;
-        call->next = w->under_way;
-        call->before = NULL;
-        if (call->next)
-            call->next->before = call;
-        w->under_way = call;
+        MU_LIST_PUSH(w->under_way, call);
         w->num_under_way++;
         call->until_ms = now_ms() + call->time_ms;
         mu_worker_call_begin(call, w->poll_fd);

@@ -15,7 +15,7 @@
 
 struct mu_worker_call {
     struct mu_workers *workers;
-    struct mu_worker_call *next, *before; /* of those that are under way; next: of those that are not yet */
+    struct mu_worker_call *next, *prev; /* of those that are under way; next: of those that are not yet */
     uint32_t task;
     uint64_t tag;
     struct mu_link_name name;

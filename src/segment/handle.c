@@ -14,6 +14,7 @@
 
 #include "segment/file.h"
 #include "segment/claim.h"
+#include "base/list.h"
 #include "segment/slot.h"
 
 enum { QUARANTINE = 1024 };
@@ -47,11 +48,8 @@ static bool use_withdraw(struct mu_use *u)
 
     pthread_mutex_lock(&lock);
     freed = u->freed;
-    for (struct mu_use **at = &u->handle->uses; !freed && *at; at = &(*at)->peer)
-        if (*at == u) {
-            *at = u->peer;
-            break;
-        }
+    if (!freed)
+        MU_CHAIN_DROP(u->handle->uses, u, peer);
     pthread_mutex_unlock(&lock);
     return !freed;
 }

@@ -7,6 +7,8 @@
 
 #include "agent/metrics/private.h"
 
+#include "base/list.h"
+
 #define FRESH_MS     100  /* an answer serves all requests within this time */
 #define REQUEST_MS   5000 /* from the first byte of a request to its last */
 #define IDLE_MS      60000
@@ -61,12 +63,7 @@ void mu_connection_end(struct mu_connection *c)
     if (c->phase == MU_CLOSING)
         return;
     c->phase = MU_CLOSING;
-    if (c->before)
-        c->before->next = c->next;
-    else
-        c->metrics->connections = c->next;
-    if (c->next)
-        c->next->before = c->before;
+    MU_LIST_DROP(c->metrics->connections, c);
     c->metrics->count--;
     uv_close(&c->handle.any, mu_connection_closed);
 }

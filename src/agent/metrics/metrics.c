@@ -18,6 +18,7 @@
 #include "agent/metrics/address.h"
 #include "agent/metrics/private.h"
 #include "base/unix_socket.h"
+#include "base/list.h"
 #include "bridge/link/address.h"
 
 #define CONNECTIONS_MAX 64
@@ -104,10 +105,7 @@ static void on_connection(uv_stream_t *listener, int status)
         return;
     }
     uv_unref(&c->handle.any);
-    c->next = metrics->connections; /* the newest first */
-    if (c->next)
-        c->next->before = c;
-    metrics->connections = c;
+    MU_LIST_PUSH(metrics->connections, c); /* the newest first */
     metrics->count++;
     mu_connection_begin(c);
 }

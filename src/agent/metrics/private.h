@@ -29,7 +29,7 @@ enum mu_phase { MU_READING, MU_WRITING, MU_LINGERING, MU_CLOSING };
 struct mu_connection {
     union mu_metrics_handle handle; /* first: a handle is its connection */
     struct mu_metrics *metrics;
-    struct mu_connection *next, *before;
+    struct mu_connection *next, *prev;
     enum mu_phase phase;
     uint64_t deadline, since; /* of the loop's clock, in ms */
     uv_write_t write;

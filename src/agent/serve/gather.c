@@ -21,6 +21,7 @@
 
 #include "agent/private.h"
 #include "agent/serve/pieces.h"
+#include "base/list.h"
 #include "base/error.h"
 
 enum { WHY_MAX = 400, ROUNDS_MAX = 4096 };
@@ -98,12 +99,7 @@ static void tell_failure(struct mu_gathers *g, uint32_t host, const struct round
 
 static void forget_round(struct mu_gathers *g, struct round *round)
 {
-    struct round **link = &g->rounds;
-
-    while (*link && *link != round)
-        link = &(*link)->next;
-    if (*link)
-        *link = round->next;
+    MU_CHAIN_DROP(g->rounds, round, next);
     g->num_rounds--;
     for (uint32_t i = 0; i < round->num_parts; i++)
         free(round->parts[i].bytes);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "segment/object.h"
 
 enum { CHAINS = 1024 };
@@ -63,10 +64,7 @@ struct mu_pending *mu_pending_of(struct mu_pending_table *t, const char *key, ui
     p->checked = p->look_at = UINT64_MAX;
     p->chain = *chain;
     *chain = p;
-    p->next = t->list;
-    if (p->next)
-        p->next->prev = p;
-    t->list = p;
+    MU_LIST_PUSH(t->list, p);
     return p;
 }
 
@@ -76,12 +74,8 @@ void mu_pending_drop(struct mu_pending_table *t, struct mu_pending *p)
 
     if (p->first)
         return;
-    while (*at != p)
-        at = &(*at)->chain;
-    *at = p->chain;
-    *(p->prev ? &p->prev->next : &t->list) = p->next;
-    if (p->next)
-        p->next->prev = p->prev;
+    MU_CHAIN_DROP(*at, p, chain);
+    MU_LIST_DROP(t->list, p);
     free(p);
 }
 
@@ -93,10 +87,7 @@ static size_t bytes_of(const struct mu_pending_call *c)
 void mu_pending_add(struct mu_pending *p, struct mu_pending_call *c)
 {
     c->at = p;
-    c->prev = p->last;
-    c->next = NULL;
-    *(p->last ? &p->last->next : &p->first) = c;
-    p->last = c;
+    MU_QUEUE_APPEND(p->first, p->last, c);
     p->waiting += c->here;
     p->arriving += !c->here;
     p->bytes += bytes_of(c);
@@ -106,8 +97,7 @@ void mu_pending_remove(struct mu_pending_call *c)
 {
     struct mu_pending *p = c->at;
 
-    *(c->prev ? &c->prev->next : &p->first) = c->next;
-    *(c->next ? &c->next->prev : &p->last) = c->prev;
+    MU_QUEUE_DROP(p->first, p->last, c);
     p->waiting -= c->here;
     p->arriving -= !c->here;
     p->bytes -= bytes_of(c);

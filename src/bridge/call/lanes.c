@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/list.h"
 #include "segment/file.h"
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
@@ -33,8 +34,7 @@ static void unlink_lane(struct mu_lanes *l, struct lane *lane)
 {
     struct list *list = &l->lists[lane->state];
 
-    *(lane->prev ? &lane->prev->next : &list->first) = lane->next;
-    *(lane->next ? &lane->next->prev : &list->last) = lane->prev;
+    MU_QUEUE_DROP(list->first, list->last, lane);
     l->open -= mu_lane_is_open(lane);
 }
 

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
+
 /* How often the arrivals so far are said, while anybody waits; and while nothing changes. */
 #define SHOW_NS      20000000u
 #define SHOW_IDLE_NS 100000000u
@@ -68,11 +70,7 @@ struct span *mu_bridge_span_new(struct mu_core *core, const char *name, uint64_t
 
 void mu_bridge_span_drop(struct mu_core *core, struct span *s)
 {
-    struct span **at = &mu_groups_of(core)->first;
-
-    while (*at != s)
-        at = &(*at)->next;
-    *at = s->next;
+    MU_CHAIN_DROP(mu_groups_of(core)->first, s, next);
     free_span(s);
 }
 

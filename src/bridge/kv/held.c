@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/list.h"
 #include "bridge/core/ear.h"
 
 struct copy {
@@ -90,11 +91,7 @@ static void join_row(struct mu_held *h, struct copy *c)
 
 static void copy_drop(struct mu_held *h, struct copy *c)
 {
-    struct copy **at = &h->heads[c->hash >> 20 & h->mask];
-
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
+    MU_CHAIN_DROP(h->heads[c->hash >> 20 & h->mask], c, next);
     leave_row(h, c);
     h->bytes -= copy_cost(c);
     h->count--;

@@ -16,6 +16,8 @@
 
 #include "bridge/link/private.h"
 
+#include "base/list.h"
+
 /* Small frames are sent at once. The other host's kernel is asked whether it is there: a process that is stopped, and
  * has said so, is not. */
 static void set_socket(const struct mu_link *link, int fd)
@@ -63,10 +65,7 @@ void mu_peer_list(struct mu_link_peer *p)
 {
     struct mu_link *link = p->link;
 
-    p->next = link->peers;
-    if (p->next)
-        p->next->prev = p;
-    link->peers = p;
+    MU_LIST_PUSH(link->peers, p);
     link->due = 0;
 }
 
@@ -149,13 +148,7 @@ void mu_peer_close(struct mu_link_peer *p, enum mu_link_notice notice, const cha
     close_socket(p);
     link->num_again -= p->is_again;
     p->is_again = false;
-    if (p->prev)
-        p->prev->next = p->next;
-    else
-        link->peers = p->next;
-    if (p->next)
-        p->next->prev = p->prev;
-    p->prev = NULL;
+    MU_LIST_DROP(link->peers, p);
     p->next = link->dead;
     link->dead = p;
 }
