@@ -277,11 +277,13 @@ def atomics():
 
 # What comments name that is nobody's here.
 FOREIGN = {"ncclCommInitRank", "initialize", "vfork"}
+FOREIGN_FILES = {"hwloc.h", "pmi.h", "nvshmemi_bootstrap_defines.h", "xla/pjrt/distributed/protocol.proto"}
 
 
 def named():
-    """What a comment calls by its name is there: functions, types and constants of the tree."""
+    """What a comment calls by its name is there: functions, types, constants and files of the tree."""
     words, comments = set(FOREIGN), []
+    ends = FOREIGN_FILES | {path[at:] for path in ALL for at in range(len(path)) if at == 0 or path[at - 1] == "/"}
     for path in house.under(ALL, ("src/", "shm_layout/", "include/", "plugins/", "tests/", "bench/"), (".c", ".h", ".proto")):
         text = house.read(path)
         code = house.code_only(text)
@@ -290,9 +292,10 @@ def named():
         if path.startswith(("src/", "shm_layout/", "include/", "plugins/")):
             comments += [(path, text[:m.start()].count("\n") + 1, m.group(0)) for m in re.finditer(r"/\*.*?\*/", text, re.S)]
     for path, first, text in comments:
-        for match in re.finditer(r"\b((?:mu|muster|MU|MUSTER)_\w*\w)\b(?![_*])|\b([a-z]\w+)\(\)", text):
-            name = match.group(1) or match.group(2)
-            if name not in words and not name.endswith("_"):
+        for match in re.finditer(r"\b((?:mu|muster|MU|MUSTER)_\w*\w)\b(?![_*])|\b([a-z]\w+)\(\)|\bstruct (\w+)|"
+                                 r"(?<![\w./<>-])((?:[\w-]+/)*[\w-]+\.(?:c|h|py|sh|md|proto|pml))\b(?![\w(])", text):
+            name = match.group(1) or match.group(2) or match.group(3) or match.group(4)
+            if name not in (ends if match.group(4) else words) and not name.endswith("_"):
                 broken("%s:%d" % (path, first + text[:match.start()].count("\n")), "its comment names %s, which is nowhere" % name)
 
 

@@ -3,8 +3,8 @@
  *
  * Each task inherits a socket and is told its number (PMI_FD), or the port of a server (PMI_PORT). What it says is
  * heard in the agent's loop; a task that says nothing has cost a pair of sockets. What Open MPI 4.1 needs to find this
- * server are two names of Flux's: the job, and a library of ours that speaks to it (pmi/libpmi.c), which lies beside
- * the executable or where `make install` puts it.
+ * server are two names of Flux's: the job, and a library of ours that speaks to it (plugins/libpmi.c), which lies
+ * beside the executable or where `make install` puts it.
  *
  * Of several hosts each serves its own tasks; barriers are gathered (gather.h), and what was put goes with them. Host 0
  * knows of all tasks' ends, so it says when a host's tasks cannot all come any more.
