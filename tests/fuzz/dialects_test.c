@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "seed.h"
+#include "mutate.h"
 
 #define INCARNATIONS "\x0a\x12\x11\x11\x11\x11\x11\x11\x11\x11\x11\x19\x22\x22\x22\x22\x22\x22\x22\x22"
 
@@ -35,29 +35,8 @@ static const struct {
 #undef CASE
 };
 
-static size_t mutate(struct test_random *r, uint8_t *bytes, size_t size, size_t capacity)
-{
-    static const uint8_t strange[] = {0x00, 0x01, 0x7f, 0x80, 0xff, 0x08, 0x0a, 0x12, 0x1a, 0x22, 0x2a, 0x32, 0x0b};
-
-    for (unsigned n = (unsigned)test_below(r, 5); n > 0 && size > 1; n--) {
-        size_t at = test_below(r, size), len = 1 + test_below(r, 12);
-
-        len = len < size - at ? len : size - at;
-        switch (test_below(r, 4)) {
-        case 0: bytes[at] = strange[test_below(r, sizeof strange)]; break;
-        case 1: bytes[at] = (uint8_t)test_random(r); break;
-        case 2: /* a piece out */
-            memmove(bytes + at, bytes + at + len, size - at - len);
-            size -= len;
-            break;
-        default: /* a piece twice */
-            len = len < capacity - size ? len : capacity - size;
-            memmove(bytes + at + len, bytes + at, size - at);
-            size += len;
-        }
-    }
-    return size;
-}
+static const struct mutation mutation = {STRANGE("\0\1\x7f\x80\xff\x08\n\x12\x1a\"*2\x0b"), .most = 4, .piece = 12,
+                                         .room = 599};
 
 int main(void)
 {
@@ -79,7 +58,7 @@ int main(void)
 
         bytes[0] = (uint8_t)test_below(&r, kinds);
         memcpy(bytes + 1, sound[which].bytes, sound[which].size);
-        taken += (unsigned)dialects_try(bytes, 1 + mutate(&r, bytes + 1, sound[which].size, sizeof bytes - 1));
+        taken += (unsigned)dialects_try(bytes, 1 + mutate(&r, &mutation, bytes + 1, sound[which].size));
     }
     printf("%u kinds, %lu mutations: %lu taken\n", kinds, cases, taken);
     return cases >= 1000 && (!taken || taken == cases);

@@ -13,7 +13,7 @@
 #include "seed.h"
 #include "seeds.h"
 
-static const struct mutation mutation = {{0, 1, 0x7f, 0x80, 0xff, 'M', 'u', 16}, 0, 3, 40};
+static const struct mutation mutation = {STRANGE("\0\1\x7f\x80\xffMu\x10"), .most = 3, .piece = 40};
 static struct seed seeds[SEEDS_MOST];
 
 /* What was really said is read to its end. */

@@ -12,7 +12,7 @@
 #include "mutate.h"
 #include "seed.h"
 
-static const struct mutation mutation = {{0, '\n', ' ', '=', '\r', 0xff, '-', '9'}, 1, 6, 60};
+static const struct mutation mutation = {STRANGE("\0\n =\r\xff-9"), .least = 1, .most = 6, .piece = 60};
 
 int main(void)
 {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "seed.h"
+#include "mutate.h"
 
 static const char *const requests[] = {
     "GET /metrics HTTP/1.1\r\nHost: localhost:9464\r\nUser-Agent: Prometheus/2.42.0\r\nAccept: "
@@ -21,30 +21,8 @@ static const char *const requests[] = {
     "\r\nGET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
 };
 
-static size_t mutate(struct test_random *r, uint8_t *bytes, size_t size, size_t capacity)
-{
-    static const char strange[] = "\r\n\0 :\t?*/\x7f\x80\xff,;0HG";
-
-    for (unsigned n = 1 + test_below(r, 6); n > 0 && size > 0; n--) {
-        size_t at = test_below(r, (uint32_t)size), len = 1 + test_below(r, 40);
-
-        switch (test_below(r, 4)) {
-        case 0: bytes[at] = (uint8_t)strange[test_below(r, sizeof strange - 1)]; break;
-        case 1: bytes[at] = (uint8_t)test_random(r); break;
-        case 2: /* a piece out */
-            len = len < size - at ? len : size - at;
-            memmove(bytes + at, bytes + at + len, size - at - len);
-            size -= len;
-            break;
-        default: /* a piece twice */
-            len = len < size - at ? len : size - at;
-            len = len < capacity - size ? len : capacity - size;
-            memmove(bytes + at + len, bytes + at, size - at);
-            size += len;
-        }
-    }
-    return size;
-}
+static const struct mutation mutation = {STRANGE("\r\n\0 :\t?*/\x7f\x80\xff,;0HG"), .least = 1, .most = 6, .piece = 40,
+                                         .room = 1000};
 
 int main(void)
 {
@@ -73,7 +51,7 @@ int main(void)
         long result;
 
         memcpy(bytes, request, size);
-        result = request_try(bytes, mutate(&r, bytes, size, 1000));
+        result = request_try(bytes, mutate(&r, &mutation, bytes, size));
         accepted += result > 0;
         refused += result < 0;
     }

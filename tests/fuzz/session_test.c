@@ -12,8 +12,9 @@
 #include "mutate.h"
 #include "seeds.h"
 
+static const char strange[] = {0, 1, '\xff', SESSION_DOWN, SESSION_UP, SESSION_TURN, SESSION_SAID, SESSION_GROUP};
 static const struct mutation mutation = {
-    {0, 1, 0xff, SESSION_DOWN, SESSION_UP, SESSION_TURN, SESSION_SAID, SESSION_GROUP}, 1, 8, 40};
+    .strange = strange, .num_strange = sizeof strange, .least = 1, .most = 8, .piece = 40};
 static struct seed seeds[SEEDS_MOST];
 static unsigned by_lanes, live; /* calls that were answered, and acts with a live shortcut, in what was recorded */
 

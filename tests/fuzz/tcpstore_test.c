@@ -12,7 +12,7 @@
 #include "mutate.h"
 #include "seed.h"
 
-static const struct mutation mutation = {{0, 1, 2, 0x7f, 0x80, 0xff, '/', 18}, 0, 3, 40};
+static const struct mutation mutation = {STRANGE("\0\1\2\x7f\x80\xff/\x12"), .most = 3, .piece = 40};
 
 int main(void)
 {

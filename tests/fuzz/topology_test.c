@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "seed.h"
+#include "mutate.h"
 
 #define BOOT    "\x12\x02\xc3\xa9"
 #define DEVICE  "\x1a\x0c\x08\x05\x12\x04H100\x28\x07\x70\x03"
@@ -37,29 +37,8 @@ static const struct {
 #undef CASE
 };
 
-static size_t mutate(struct test_random *r, uint8_t *bytes, size_t size, size_t capacity)
-{
-    static const uint8_t strange[] = {0x00, 0x01, 0x7f, 0x80, 0xff, 0x08, 0x12, 0x1a, 0x2a, 0x5a, 0x0b, 0xc0};
-
-    for (unsigned n = 1 + (unsigned)test_below(r, 5); n > 0 && size > 1; n--) {
-        size_t at = test_below(r, size), len = 1 + test_below(r, 12);
-
-        len = len < size - at ? len : size - at;
-        switch (test_below(r, 4)) {
-        case 0: bytes[at] = strange[test_below(r, sizeof strange)]; break;
-        case 1: bytes[at] = (uint8_t)test_random(r); break;
-        case 2: /* a piece out */
-            memmove(bytes + at, bytes + at + len, size - at - len);
-            size -= len;
-            break;
-        default: /* a piece twice */
-            len = len < capacity - size ? len : capacity - size;
-            memmove(bytes + at + len, bytes + at, size - at);
-            size += len;
-        }
-    }
-    return size;
-}
+static const struct mutation mutation = {STRANGE("\0\1\x7f\x80\xff\x08\x12\x1a*Z\x0b\xc0"), .least = 1, .most = 5,
+                                         .piece = 12, .room = 600};
 
 int main(void)
 {
@@ -80,7 +59,7 @@ int main(void)
         size_t which = i % (sizeof sound / sizeof sound[0]);
 
         memcpy(bytes, sound[which].bytes, sound[which].size);
-        if (topology_try(bytes, mutate(&r, bytes, sound[which].size, sizeof bytes)) < 0)
+        if (topology_try(bytes, mutate(&r, &mutation, bytes, sound[which].size)) < 0)
             refused++;
         else
             taken++;
