@@ -6,23 +6,9 @@
 . "$(dirname "$0")/../cli/common.sh"
 . "$(dirname "$0")/guests.sh"
 . "$(dirname "$0")/relay.sh"
+. "$(dirname "$0")/served_hosts.sh"
 
-# background HOSTS COMMAND...: a job that goes on; $RUN.
-background()
-{
-    "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --grpc -l --kill-on-fail=no --hosts "$@" > "$OUT.run" 2> "$ERR.run" < /dev/null &
-    RUN=$!
-    trap 'kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
-}
-says() { [ "$(grep -c "$1" "$OUT.run")" -eq "$2" ]; }
-ended() # STATUS: it has, so
-{
-    local got=0
-    wait $RUN || got=$?
-    cp "$OUT.run" "$OUT"; cp "$ERR.run" "$ERR"
-    [ $got -eq "$1" ] || fail "exit status $got instead of $1"
-    clean
-}
+SERVICE=grpc
 
 # ---- one job: two hosts, three, and a leader's without tasks ----
 for hosts in localhost:2,b:2 localhost:1,b:2,c:1 b:1,c:3; do
@@ -102,32 +88,11 @@ export RELAY=$TMPDIR/relay
 background localhost:1,b:1 -- sh -c "
     [ \$RANK = 0 ] || exec $GUEST register get late barrier a get later shutdown
     exec $GUEST register await '$TMPDIR/go' set late v barrier a await '$TMPDIR/on' set later w shutdown"
-shown() # JOB EXPRESSION
-{
-    "$MUSTER" status --job "$1" --json > "$OUT" 2> "$ERR" && [ "$(json "$2" 2> /dev/null)" = true ]
-}
-await "the leader's status shows both" shown "$JOB" '[host["grpc"][k] for host in it["hosts"] for k in ("connections", "parked")] == [1, 0, 1, 1]'
-await "host b's part shows its own" shown "$JOB.h1" 'it["grpc"]["parked"] == 1 and it["grpc"] == it["hosts"][1]["grpc"] and it["hosts"][0]["grpc"]["connections"] == 1'
-check 0 "$MUSTER" status --job "$JOB"
-out_has '^grpc     127.0.0.1:[0-9]*: 1 connection, 0 calls wait; on 2 hosts: 2 connections, 1 call waits$'
-for word in go on; do
-    rm -f "$RELAY.cut"
-    kill -USR1 "$(cat "$RELAY.pid")"
-    await "the connection is cut" test -s "$RELAY.cut"
-    [ "$(cat "$RELAY.cut")" -ge 1 ] || fail "there was no connection to be cut"
-    : > "$TMPDIR/$word"
-    [ $word = on ] || await "the key comes to host b all the same" says '^\[1\] v$' 1
-done
-ended 0
-out_has '^\[1\] w$'
-err_is_empty
-unset RELAY
+reaches_host_b_all_the_same parked
 
 # ---- agents are killed: the host is named to the guests elsewhere; without the leader's all ends ----
 background localhost:2,b:1 $GUEST register say ready poll barrier a hold
 await "all are ready" says ready 3
-agent_of() { "$MUSTER" status --job "$1" --json > "$OUT" 2> "$ERR" && json 'it["hosts"][1]["agent_pid"]' | grep -E '^[1-9]'; }
-is_known() { [ -n "$(agent_of "$JOB.h1")" ]; }
 await "host b's agent is known" is_known
 kill -KILL "$(agent_of "$JOB.h1")"
 ended 125
@@ -149,11 +114,7 @@ check 0 run --hosts localhost:1,b:1 --grpc --restarts 1 --restart-delay 0 -l -- 
 [ "$(grep -c '\] 2$' "$OUT")" -eq 4 ] || fail "the second attempt has other keys"
 clean
 
-keep_ports 1
-next_port
-export MUSTER_KEY
-MUSTER_KEY=$(printf %064d 7)
-agent() { "$MUSTER" agent --join "127.0.0.1:$PORT" --node-id "$1" --nodes 2 --join-timeout 30s "${@:2}"; }
+agents_by_hand
 agent 1 --grpc -l -- $GUEST register barrier a alive shutdown > "$OUT.1" 2> "$ERR.1" < /dev/null &
 one=$!
 check 0 agent 0 --job "$JOB" --grpc -n 2 -l -- $GUEST register barrier a alive shutdown

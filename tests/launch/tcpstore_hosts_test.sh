@@ -8,24 +8,9 @@
 cp "$TOP/tests/launch/store.py" "$TMPDIR/store.py" # a path without blanks
 STORE="$PYTHON -S -E $TMPDIR/store.py" # begun so often that what it imports counts
 . "$(dirname "$0")/relay.sh"
+. "$(dirname "$0")/served_hosts.sh"
 
-# background HOSTS COMMAND...: a job that goes on; $RUN.
-background()
-{
-    rm -f "$OUT.run" "$ERR.run" # what the job before has said is not this one's
-    "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --tcpstore -l --kill-on-fail=no --hosts "$@" > "$OUT.run" 2> "$ERR.run" < /dev/null &
-    RUN=$!
-    trap 'kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
-}
-says() { [ "$(grep -c "$1" "$OUT.run")" -eq "$2" ]; }
-ended() # STATUS: it has, so
-{
-    local got=0
-    wait $RUN || got=$?
-    cp "$OUT.run" "$OUT"; cp "$ERR.run" "$ERR"
-    [ $got -eq "$1" ] || fail "exit status $got instead of $1"
-    clean
-}
+SERVICE=tcpstore
 
 # ---- one job: two hosts, three, and a leader's without tasks ----
 for hosts in localhost:2,b:2 localhost:1,b:2,c:1 b:1,c:3; do
@@ -80,26 +65,7 @@ export RELAY=$TMPDIR/relay
 background localhost:1,b:1 -- sh -c "
     [ \$RANK = 0 ] || exec $STORE get late get later
     exec $STORE await '$TMPDIR/go' set late v await '$TMPDIR/on' set later w"
-shown() # JOB EXPRESSION
-{
-    "$MUSTER" status --job "$1" --json > "$OUT" 2> "$ERR" && [ "$(json "$2" 2> /dev/null)" = true ]
-}
-await "the leader's status shows both" shown "$JOB" '[host["tcpstore"][k] for host in it["hosts"] for k in ("connections", "waiting")] == [1, 0, 1, 1]'
-await "host b's part shows its own" shown "$JOB.h1" 'it["tcpstore"]["waiting"] == 1 and it["tcpstore"] == it["hosts"][1]["tcpstore"] and it["hosts"][0]["tcpstore"]["connections"] == 1'
-check 0 "$MUSTER" status --job "$JOB"
-out_has '^tcpstore 127.0.0.1:[0-9]*: 1 connection, 0 calls wait; on 2 hosts: 2 connections, 1 call waits$'
-for word in go on; do
-    rm -f "$RELAY.cut"
-    kill -USR1 "$(cat "$RELAY.pid")"
-    await "the connection is cut" test -s "$RELAY.cut"
-    [ "$(cat "$RELAY.cut")" -ge 1 ] || fail "there was no connection to be cut"
-    : > "$TMPDIR/$word"
-    [ $word = on ] || await "the key comes to host b all the same" says '^\[1\] v$' 1
-done
-ended 0
-out_has '^\[1\] w$'
-err_is_empty
-unset RELAY
+reaches_host_b_all_the_same waiting
 
 # ---- agents are killed: their own tasks end with them, and a client from outside sees the end, and does not hang ----
 outside() # N ADDRESS: client N waits there
@@ -115,8 +81,6 @@ saw_the_end() # N
     [ $? -eq 9 ] || fail "client $1 from outside: $(cat "$OUT.client$1" "$ERR.client$1")"
 }
 address_of() { sed -n "s/^\[$1\] \([0-9.]*:[0-9]*\)$/\1/p" "$OUT.run"; }
-agent_of() { "$MUSTER" status --job "$1" --json > "$OUT" 2> "$ERR" && json 'it["hosts"][1]["agent_pid"]' | grep -E '^[1-9]'; }
-is_known() { [ -n "$(agent_of "$JOB.h1")" ]; }
 background localhost:1,b:1 -- sh -c 'echo $MASTER_ADDR:$MASTER_PORT; exec '"$STORE"' barrier all say ready ask never hold'
 await "both are ready" says ready 2
 await "host b's agent is known" is_known
@@ -145,11 +109,7 @@ check 0 run --hosts localhost:1,b:1 --tcpstore --restarts 1 --restart-delay 0 -l
 [ "$(grep -c '\] no$' "$OUT")" -eq 4 ] || fail "the second attempt has the first one's keys"
 clean
 
-keep_ports 1
-next_port
-export MUSTER_KEY
-MUSTER_KEY=$(printf %064d 7)
-agent() { "$MUSTER" agent --join "127.0.0.1:$PORT" --node-id "$1" --nodes 2 --join-timeout 30s "${@:2}"; }
+agents_by_hand
 for who in 0 1; do
     agent 1 $([ $who = 0 ] || echo --tcpstore) -- sh -c "[ $who = 1 ] && exec $STORE set a wire get b || { muster kv get --wait=30s tcpstore/:a && muster kv set tcpstore/:b shared; }" > "$OUT.1" 2> "$ERR.1" < /dev/null &
     one=$!
