@@ -136,18 +136,6 @@ STAGE_TEST(guests_and_others_are_told_who_is_alive)
 
 /* ---- agents, and processes --------------------------------------------------------------------------------------- */
 
-static int act_observe(void *arg, struct reply *reply)
-{
-    struct muster_options o;
-
-    (void)arg;
-    (void)reply;
-    muster_options_init(&o);
-    o.job = stage_job;
-    o.flags = MUSTER_JOIN_OBSERVER;
-    return muster_join(&o, &me);
-}
-
 static int act_come(void *arg, struct reply *reply)
 {
     const struct mu_guest *g = arg;

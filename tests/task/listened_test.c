@@ -151,18 +151,6 @@ STAGE_TEST(each_change_of_a_task_rings)
     stage_close();
 }
 
-static int act_observe(void *arg, struct reply *reply)
-{
-    struct muster_options o;
-
-    (void)arg;
-    (void)reply;
-    muster_options_init(&o);
-    o.job = stage_job;
-    o.flags = MUSTER_JOIN_OBSERVER;
-    return muster_join(&o, &me);
-}
-
 /* Between its commit and its ring, for all that anybody knows. */
 STAGE_TEST(a_death_rings_whoever_it_was)
 {

@@ -88,6 +88,18 @@ int act_join(void *arg, struct reply *reply)
     return MUSTER_OK;
 }
 
+int act_observe(void *arg, struct reply *reply)
+{
+    struct muster_options o;
+
+    (void)arg;
+    (void)reply;
+    muster_options_init(&o);
+    o.job = stage_job;
+    o.flags = MUSTER_JOIN_OBSERVER;
+    return muster_join(&o, &me);
+}
+
 int act_leave(void *arg, struct reply *reply)
 {
     int status = muster_leave(me);

@@ -92,6 +92,7 @@ struct join_act {
     uint64_t period_ns;
 };
 int act_join(void *join_act, struct reply *reply); /* answers {uint64_t incarnation} */
+int act_observe(void *none, struct reply *reply);  /* joins as an observer */
 int act_leave(void *none, struct reply *reply);
 
 struct barrier_act {
