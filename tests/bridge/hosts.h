@@ -14,7 +14,7 @@
  *     assert_int_equal(hosts_reap(h, pid), 0);
  *     assert_int_equal(hosts_close(h), 0);
  *
- * Usable without cmocka: what cannot be prints why and exits.
+ * What cannot be prints why and exits.
  */
 #ifndef TEST_HOSTS_H
 #define TEST_HOSTS_H
