@@ -1,7 +1,7 @@
 /*
  * barrier/call.h: what the files about named barriers share: rules.c (what a call does), edits.c (its commits),
- * failure.c (whose fault it is), named.c (the calls of this process's task), remote.c (those that the leader's host
- * answers).
+ * failure.c (which task is at fault), named.c (the calls of this process's task), remote.c (those that the leader's
+ * host answers).
  */
 #ifndef MU_BARRIER_CALL_H
 #define MU_BARRIER_CALL_H
@@ -36,8 +36,8 @@ bool mu_named_find_failed(const struct mu_named *n, const struct mu_barrier *b, 
 enum muster_status mu_named_read_records(struct mu_named *n, struct mu_cluster *ret_cluster);
 
 /*
- * Whose failure or departure ends the instance? Sets n->fail_*; false when nobody's. n->records were read after *b.
- * *ret_out: a recoverable participant is in error or has left, or a transient one has left: that only takes its
+ * Which task's failure or departure ends the instance? Sets n->fail_*; false when none's. n->records were read after
+ * *b. *ret_out: a recoverable participant is in error or has left, or a transient one has left: that only takes its
  * arrival back.
  */
 bool mu_named_find_fatal(struct mu_named *n, const struct mu_barrier *b, bool *ret_out);
@@ -45,11 +45,10 @@ bool mu_named_find_fatal(struct mu_named *n, const struct mu_barrier *b, bool *r
 /* Such a participant has not arrived: it may come again. Whether that took any mark back. */
 bool mu_named_unmark_failed(const struct mu_named *n, struct mu_barrier *b);
 
-/* Sets n->fail_* for a deadline that has passed: how many came, who was first, who is missing and what they are doing.
- */
+/* Sets n->fail_* for a deadline that has passed: how many came, which was first, which are missing, and their state. */
 void mu_named_compose_timeout(struct mu_named *n, const struct mu_barrier *b);
 
-/* Returns `status`; behind the last sentence come those who had not arrived when n->b was read. */
+/* Returns `status`; behind the last sentence come those that had not arrived when n->b was read. */
 enum muster_status mu_named_say_missing(struct mu_named *n, enum muster_status status);
 
 #endif

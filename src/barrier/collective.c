@@ -4,25 +4,26 @@
  * Every member owns one word on a line of its own: the last instance it arrived at. Arriving is one CAS of that word
  * from instance - 1 to instance; then the member waits until all have arrived. There is no root, no release phase and
  * nothing shared to write: the last to arrive goes on at once, and with more tasks than processors each barrier costs
- * one context switch a member. Who is missing can be read by anybody.
+ * one context switch a member. Anybody can read which members are missing.
  *
- * Whoever spins reads another line of the member, its sign: a plain store of the instance right after the CAS. Nobody
- * else touches the arrival word while all goes well, so its CAS stays in the owner's cache, and the store of the sign
- * travels while the owner looks at its peers' already: about one transfer of a line a barrier, not two. A sign is only
- * a hint that comes early or late: sign >= instance says that the CAS succeeded; who sees none, because the member
- * was killed or stopped between the two, or has not come, falls back to the arrival words, which alone decide.
+ * A spinning member reads another line of the member, its sign: a plain store of the instance right after the CAS.
+ * Nobody else touches the arrival word while all goes well, so its CAS stays in the owner's cache, and the store of the
+ * sign travels while the owner looks at its peers' already: about one transfer of a line a barrier, not two. A sign is
+ * only a hint that comes early or late: sign >= instance says that the CAS succeeded; a member that sees none, because
+ * the other was killed or stopped between the two, or has not come, falls back to the arrival words, which alone
+ * decide.
  *
- * Outcome. Who gives up (a deadline, a lost member) closes every member that has not arrived: CAS from instance - 1 to
- * CLOSED. Arriving and closing are CASes on one word, so a member arrived or was closed, never both. If any is closed
- * the instance failed for all; if none could be closed, all had arrived, and the result is OK. Before anybody returns
- * the failure it has itself closed all that had not arrived: so the set of the closed is final, and so is the reason
- * that all report, that of the first of them.
+ * Outcome. A member that gives up (a deadline, a lost member) closes every member that has not arrived: CAS from
+ * instance - 1 to CLOSED. Arriving and closing are CASes on one word, so a member arrived or was closed, never both. If
+ * any is closed the instance failed for all; if none could be closed, all had arrived, and the result is OK. Before
+ * anybody returns the failure it has itself closed all that had not arrived: so the set of the closed is final, and so
+ * is the reason that all report, that of the first of them.
  *
  * A member killed anywhere: before its CAS it is missing, and its death moves the epoch, which makes the others look;
  * after it, it has arrived. A closer killed half-way: its own death makes the others look, and they finish.
  *
- * Data lies in two buffers used in turn: who writes the one for instance n + 2 has passed n + 1, at which all arrived
- * only after they had read n's.
+ * Data lies in two buffers used in turn: the writer of the one for instance n + 2 has passed n + 1, at which all
+ * arrived only after they had read n's.
  */
 #include <string.h>
 
@@ -113,11 +114,11 @@ static inline bool member_arrive(struct mu_area *a, uint64_t instance)
     mu_a64 *word = &a->arrived;
     uint64_t w = MU_ARRIVED(instance - 1);
 
-    /* acq_rel: releases what we wrote before the barrier to all who see us arrived */
+    /* acq_rel: releases what we wrote before the barrier to all that see us arrived */
     while (!mu_cas_seen(word, &w, MU_ARRIVED(instance)))
         if ((w & ~(MU_ARRIVED_S | MU_ARRIVED_TRUSTED | MU_ARRIVED_BARRED)) != MU_ARRIVED(instance - 1))
             return false;
-    /* release: the same for those who see the sign only; pairs with the acquire of has_signed() */
+    /* release: the same for those that see the sign only; pairs with the acquire of has_signed() */
     mu_store_release(&a->sign[instance & 1].instance, instance);
     if (w & MU_ARRIVED_S)
         mu_futex_wake(word);

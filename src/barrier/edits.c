@@ -60,7 +60,7 @@ static enum mu_verdict arrive_all(struct mu_edit *e)
     for (uint32_t i = 0; i < w->count && !e->status; i++) {
         changed |= mu_rules_arrive(w->n, w->calls[i], &b, &e->status);
         for (; b.h.passed && told < i; told++) /* before its words are replaced by the next instance's */
-            if (w->calls[told]->waiting && !w->calls[told]->leaves) /* who left is told by its next call */
+            if (w->calls[told]->waiting && !w->calls[told]->leaves) /* a leaver is told by its next call */
                 mu_rules_answered(w->calls[told], &b, w->n->id);
     }
     if (changed && !e->status) {
@@ -159,7 +159,7 @@ static enum mu_verdict barrier_cancel(struct mu_edit *e)
         return MU_KEEP;
     if (n->exists && b.h.num && !b.h.passed) {
         e->status = mu_rules_catch_up(n, &b);
-        changed = b.h.passed != 0; /* what catching up ended has ended, whoever is told */
+        changed = b.h.passed != 0; /* an instance that catching up has ended is over, told or not */
     }
     c->counter = c->asked == MUSTER_BARRIER_NEXT ? b.h.counter : c->asked;
     if (!e->status && !refuse_cancel(n, c, &b)) {

@@ -5,7 +5,7 @@
 #include "segment/table.h"
 
 /*
- * The version of the name's entry: so none comes twice, and a name whose group is over leaves nothing.
+ * The version of the name's entry: so none comes twice, and a name leaves nothing once its group is over.
  */
 /* 0: the name has none now. */
 enum muster_status mu_generation_now(struct mu_ctx *ctx, const char *name, uint64_t *ret_generation);

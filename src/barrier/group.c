@@ -62,7 +62,7 @@ static enum muster_status group_attach(struct muster_group *g, struct mu_ctx *ct
     return status;
 }
 
-/* All of them have it: who has left since had it, too. */
+/* All of them have it: a member that has left since had it, too. */
 static bool is_whole(const struct muster_group *g, const struct mu_roll *r)
 {
     return r->there == g->size && (!g->spans || r->proxy);
@@ -98,7 +98,7 @@ static bool is_absent(void *arg, uint32_t task)
     return false;
 }
 
-/* The deadline is over: a last look, for those who came woke nobody, but the last. */
+/* The deadline is over: a last look, for only the last to come wakes anybody. */
 static enum muster_status group_late_look(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r, uint32_t epoch)
 {
     char text[MU_LIST_MAX];

@@ -1,11 +1,11 @@
 /*
  * barrier/group.h: a group's private side, shared by group.c (meeting, leaving), collective.c (the fast path),
- * group_fault.c (who is missing or lost) and span.c (groups with members on several hosts).
+ * group_fault.c (missing and lost members) and span.c (groups with members on several hosts).
  *
  * The members of this host are waited for by their areas. Those of the others have areas here, too, for their data; but
- * for them all stands the proxy, whose words the agent writes, and the speaker of a shortcut. On the leader's host the
- * proxy's word is the verdict on an instance, so whoever gives up may close it. Elsewhere only the agent may, when the
- * leader has said so.
+ * for them all stands the proxy: the agent, and the speaker of a shortcut, write its words. On the leader's host the
+ * proxy's word is the verdict on an instance, so a member that gives up may close it. Elsewhere only the agent may,
+ * when the leader has said so.
  */
 #ifndef MU_BARRIER_GROUP_H
 #define MU_BARRIER_GROUP_H
@@ -38,7 +38,7 @@ struct muster_group {
     char what[MUSTER_GROUP_NAME_MAX + 16]; /* for status: "group NAME" */
     struct mu_group_member *members;
     struct mu_area **areas; /* in rank order */
-    /* who is waited for: all areas, or those of this host and, last, the proxy; our own at `place` */
+    /* waited for: all areas, or those of this host and, last, the proxy; our own at `place` */
     struct mu_area **waits;
     uint32_t num_waits, place;
     struct mu_area *proxy; /* NULL: all members are on this host */
@@ -74,7 +74,7 @@ static inline bool mu_is_trusted(uint64_t w)
 }
 /* Close one word, unless it has arrived, is closed or is trusted; as it is then. */
 uint64_t mu_area_close(mu_a64 *word, uint64_t instance, uint64_t reason);
-/* The same though it is trusted. For who has heard of the host that is, or that it is lost: the agent alone. */
+/* The same though it is trusted. For the agent alone, which has heard from the trusted host, or that it is lost. */
 uint64_t mu_area_end(mu_a64 *word, uint64_t instance, uint64_t reason);
 /* The other host is lost, or knows it no more. If that is trusted, how the instance ended is not known. */
 uint64_t mu_area_abandon(mu_a64 *word, uint64_t instance);
@@ -94,14 +94,14 @@ bool mu_area_arrive(struct mu_area *a, uint64_t instance);
 void mu_span_look(struct muster_group *g);
 /* On a follower: come to the group, by a call to the leader, and find the entry that the agent has made of it. */
 enum muster_status mu_span_open(struct muster_group *g, struct mu_ctx *ctx, muster_deadline deadline);
-/* Who is waited for, once all areas are known. False: no memory. */
+/* Fills `waits`, once all areas are known. False: no memory. */
 bool mu_span_waits(struct muster_group *g);
 /* We have arrived: the first of this host says so, and the last. */
 void mu_span_arrived(struct muster_group *g, uint64_t instance);
 /* The agent shall look: something ended. */
 void mu_span_wish(struct muster_group *g, uint64_t instance, uint64_t reason);
 /*
- * Given up, with whoever of this host was missing closed, where another host has the last word: what it says. That is
+ * Given up, with the missing members of this host closed, where another host has the last word: what it says. That is
  * the leader on a follower, and on the leader's host the one that was entrusted. MUSTER_OK: all had arrived; else
  * *ret_known: the instance failed, for all. Not known: that host is lost, or out of reach past the deadline.
  */

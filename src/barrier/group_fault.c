@@ -1,5 +1,5 @@
 /*
- * barrier/group_fault.c: who is missing or lost in a group, and the sentence for an instance that failed.
+ * barrier/group_fault.c: which members of a group are missing or lost, and the sentence for an instance that failed.
  */
 #include <stdio.h>
 
@@ -55,8 +55,8 @@ static void name_culprits(struct muster_group *g, uint64_t instance, char *text,
 }
 
 /*
- * The sentence for a failed instance: who, and why. The code is that of the first closed: the same for all members. In
- * a group that spans hosts, that of the proxy, which is last.
+ * The sentence for a failed instance: which member, and why. The code is that of the first closed: the same for all
+ * members. In a group that spans hosts, that of the proxy, which is last.
  */
 enum muster_status mu_group_report(struct muster_group *g, uint64_t instance)
 {

@@ -1,5 +1,5 @@
 /*
- * barrier/list.c: every named barrier, for people: who has come, who is missing.
+ * barrier/list.c: every named barrier, for people: the tasks that have come, and the missing ones.
  */
 #include <stdlib.h>
 #include <string.h>

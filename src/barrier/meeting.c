@@ -1,8 +1,8 @@
 /*
- * barrier/meeting.c: every named barrier and group, for those who look at a job: who is missing, to the last one.
+ * barrier/meeting.c: every named barrier and group, for people that look at a job: all missing tasks, to the last one.
  *
- * The table of cells is walked once, without a slot. Of a group the entry says who its members are, and their areas
- * which instance each has arrived at: the highest is the one that the others wait in. Members go on while they are
+ * The table of cells is walked once, without a slot. A group's entry names its members, and their areas say which
+ * instance each has arrived at: the highest is the one that the others wait in. Members go on while they are
  * looked at, so a group in use is seen at any instant of its instance; one that hangs is seen as it hangs.
  */
 #include "barrier/meeting.h"

@@ -1,4 +1,4 @@
-/* barrier/meeting.h: every barrier and group as a reader sees it: who has come, who has not, all of them. */
+/* barrier/meeting.h: every barrier and group as a reader sees it: all tasks that have come, and all that have not. */
 #ifndef MU_BARRIER_MEETING_H
 #define MU_BARRIER_MEETING_H
 
@@ -28,7 +28,7 @@ struct mu_meeting {
     uint64_t instance;
     uint32_t participants, arrived;
     int32_t *missing; /* missing_count of them, ascending for a barrier, by rank for a group; malloc()ed */
-    int32_t *present; /* those who have come, `arrived` of them; in the same memory */
+    int32_t *present; /* those that have come, `arrived` of them; in the same memory */
     uint32_t missing_count;
     uint64_t deadline_ns; /* UINT64_MAX: none */
     uint64_t since_ns;    /* first arrival; 0: not known (a group's members leave no time) */

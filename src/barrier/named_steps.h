@@ -1,6 +1,6 @@
 /*
- * barrier/named_steps.h: calls on named barriers in steps that never sleep: for who calls on behalf of a task of
- * another host, and for the task itself (named.c), which sleeps between them.
+ * barrier/named_steps.h: calls on named barriers in steps that never sleep: for an agent that calls on behalf of a task
+ * of another host, and for the task itself (named.c), which sleeps between them.
  *
  *     mu_named_begin(&n, seg, ctx, id);
  *     mu_named_arrive(&n, calls, count);          one commit for all of them; each is answered, or waits
@@ -12,7 +12,7 @@
  *     mu_named_done(&n);
  *
  * A call that waits is small, and all that it needs until it is answered. A call that may have to be made again (its
- * answer was lost, with who made it) has a name, which the task's mark keeps: made `again`, it is found there.
+ * answer was lost, with its maker) has a name, which the task's mark keeps: made `again`, it is found there.
  */
 #ifndef MU_BARRIER_NAMED_STEPS_H
 #define MU_BARRIER_NAMED_STEPS_H
@@ -47,7 +47,7 @@ struct mu_call {
     enum muster_status result;
     char *text; /* malloc()ed; NULL: none */
 };
-/* Said to a call in whose place another one of its task is: the barrier, the instance. */
+/* The sentence for a call that another one of its task has replaced: the barrier, the instance. */
 #define MU_CALL_SUPERSEDED                                                                                             \
     "Cancelled because there's a more recent barrier call for %.100s::%" PRIu64                                        \
     " from the same task, or the task has been set in error"

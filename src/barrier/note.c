@@ -1,7 +1,7 @@
 /*
- * barrier/note.c: what is written into the trace at barriers: who comes, to which instance, and how it goes from there.
+ * barrier/note.c: what is written into the trace at barriers: which task comes, to which instance, and how it leaves.
  *
- * An entry is timed at the call, but written once the instance is known; who is killed in between has not come.
+ * An entry is timed at the call, but written once the instance is known; a task killed in between has not come.
  */
 #include <string.h>
 

@@ -3,7 +3,7 @@
  *
  * Areas are written after their publication, so they must outlive every member that may still touch them: they are
  * freed, one edit each, only when every member has left or its process is dead by the kernel's word; then the entry
- * goes. Whoever leaves last does it, or the next to build any group. A SIGKILL in between leaves an entry that the next
+ * goes. The last to leave does it, or the next to build any group. A SIGKILL in between leaves an entry that the next
  * one finishes.
  */
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * barrier/remote.c: named barriers for tasks of hosts that are not the leader's, whose segment has the barriers: the
- * steps, and their driver for a task's thread.
+ * barrier/remote.c: named barriers for tasks of hosts that are not the leader's (the leader's segment has the
+ * barriers): the steps, and their driver for a task's thread.
  *
  * When not even the word that a caller has gone away was answered in time, the process remembers the call's name. Its
  * next call at this barrier tells the leader that nobody has heard of the end of that one, nor of any since.
@@ -134,7 +134,7 @@ static enum muster_status call_leave(struct muster *m, const struct mu_named *n,
     return mu_fail(status, "%s", why);
 }
 
-/* Who is missing, as the leader's barriers are seen here (bridge/barrier/sight.c): a little late. */
+/* The missing tasks, as the leader's barriers are seen here (bridge/barrier/sight.c): a little late. */
 static void say_missing_here(const struct mu_named *n, uint32_t own)
 {
     struct mu_named seen;

@@ -1,15 +1,17 @@
 /*
- * barrier/roll.c: coming to a group, and reading who has.
+ * barrier/roll.c: joining a group, and reading which have.
  *
- * A group is one entry of muster's own table, under its name and a generation: its members, who of them is there or has
- * left, and a reference to each member's area, which is allocated and committed together with its coming. A second
- * entry under the name alone is the current generation, by its version, which never comes again: whoever finds that the
- * current one cannot be joined any more (it is complete, spoiled, or has us already) moves it on, by writing it again.
+ * A group is one entry of muster's own table, under its name and a generation: its members, which of them are there or
+ * have left, and a reference to each member's area, which is allocated and committed together with its coming. A second
+ * entry under the name alone is the current generation, by its version, which never comes again: a task that finds that
+ * the current one cannot be joined any more (it is complete, spoiled, or has us already) moves it on, by writing it
+ * again.
  *
- * An entry that is gone must not be made once more under the same generation: who found the old one full is about to
- * move on, and would wait in the next for those who wait in this. So the name's entry ends before the group's does, and
- * whoever has come looks at the name again: if it has gone on meanwhile, who came was late, and follows. Unless all
- * have come: then the others have had this group, and it is ours, too, though they may be at the next already.
+ * An entry that is gone must not be made once more under the same generation: a task that found the old one full is
+ * about to move on, and would wait in the next for those that wait in this. So the name's entry ends before the group's
+ * does, and a task that has come looks at the name again: if it has gone on meanwhile, the task was late, and follows.
+ * Unless all have come: then the others have had this group, and it is ours, too, though they may be at the next
+ * already.
  *
  * How it is left, and taken apart, is in reap.c.
  */
@@ -153,8 +155,8 @@ static bool have_all_come(const struct mu_edit *e, bool *ret_left)
 }
 
 /*
- * The group was complete at some moment, if not now: who was as quick as that has it, may have left it, and is perhaps
- * at the next. Of one that spans hosts the proxy says so.
+ * The group was complete at some moment, if not now: a quick member has it, may have left it, and is perhaps at the
+ * next. Where a group spans hosts the proxy says so.
  */
 static bool was_complete(const struct mu_coming *c, const struct mu_edit *e)
 {
@@ -183,8 +185,8 @@ static enum mu_verdict joiner_withdraw(struct mu_edit *e)
 }
 
 /*
- * We are in, but the generation may have been another's already: then nobody else will come, or at most others who were
- * as late. Unless these are all: out again, and on.
+ * We are in, but the generation may have been another's already: then nobody else will come, or at most others that
+ * were as late. Unless these are all: out again, and on.
  */
 static enum muster_status joining_confirm(struct mu_ctx *ctx, struct mu_coming *c)
 {
@@ -310,7 +312,7 @@ enum muster_status mu_roll_read(struct muster_segment *seg, struct mu_ctx *ctx, 
     return status;
 }
 
-/* A member in error comes first: who gave up may have done so because of it. */
+/* A member in error comes first: one that gave up may have done so because of it. */
 enum muster_status mu_roll_lost(struct muster_segment *seg, const char *group, const struct mu_roll *r)
 {
     struct mu_task_record t;

@@ -1,10 +1,10 @@
 /*
- * barrier/roll.h: a group's entry in the cells: its members, who of them has come or left, and their areas.
+ * barrier/roll.h: a group's entry in the cells: its members, which of them have joined or left, and their areas.
  *
- * A group whose members are on several hosts has an entry on each of these, and in it one more area, the proxy: "the
- * other hosts". The leader's entry is the truth about who has come; a follower's is made by its agent, once all have.
- * The areas of members on other hosts, and the proxy, are the agent's: who takes the entry apart waits until the agent
- * has said of each such member that it left.
+ * A group with members on several hosts has an entry on each of these, and in it one more area, the proxy: "the other
+ * hosts". The leader's entry is the truth about which have joined; a follower's agent makes its own, once all have. The
+ * areas of members on other hosts, and the proxy, are the agent's: a process that takes the entry apart waits until the
+ * agent has said of each such member that it left.
  */
 #ifndef MU_BARRIER_ROLL_H
 #define MU_BARRIER_ROLL_H
@@ -75,7 +75,7 @@ bool mu_roll_is_gone(const struct muster_segment *seg, const struct mu_group_mem
  * *ret_complete: somebody has left, or has not come. */
 enum muster_status mu_roll_complete(struct mu_ctx *ctx, const struct mu_key *k, uint32_t data_bytes,
                                     bool *ret_complete);
-/* On a follower: make the entry of a group whose members have all come, or what is missing of it. */
+/* On a follower: make the entry of a group once all its members have come, or the missing part of it. */
 enum muster_status mu_roll_make(struct mu_ctx *ctx, const struct mu_key *k, const struct mu_group_head *head,
                                 const struct mu_group_member *members);
 

@@ -2,9 +2,9 @@
  * barrier/rules.c: named barriers with the rules of the coordination service (RPCs Barrier and CancelBarrier).
  *
  * Each rule is plain code on a private copy of the barrier's state (state.h), committed as one edit of its table entry:
- * arrival, timeout, cancellation and a participant's failure exclude each other, and all who wait read one result.
- * Whoever waits may commit the timeout or the failure that it finds. Results of the last instances are kept, so that
- * a waiter that is slow to wake still returns the result of its own instance.
+ * arrival, timeout, cancellation and a participant's failure exclude each other, and all waiters read one result. Any
+ * waiter may commit the timeout or the failure that it finds. Results of the last instances are kept, so that a waiter
+ * that is slow to wake still returns the result of its own instance.
  *
  * Where the reference lets a misplaced call overwrite the stored result of an instance that has passed, this does not:
  * the caller gets the error, the result stays.
@@ -93,8 +93,8 @@ static bool call_misfit(struct mu_call *c, struct mu_barrier *b, int32_t place, 
 }
 
 /*
- * What happened to an open instance while nobody waited in it, who would have acted upon it: its deadline passed, or a
- * participant failed. Ends it on the copy, or brings it up to date.
+ * Acts upon what happened to an open instance while it had no waiter to do so: its deadline passed, or a participant
+ * failed. Ends it on the copy, or brings it up to date.
  */
 enum muster_status mu_rules_catch_up(struct mu_named *n, struct mu_barrier *b)
 {
@@ -111,7 +111,7 @@ enum muster_status mu_rules_catch_up(struct mu_named *n, struct mu_barrier *b)
         if (!status) {
             mu_named_unmark_failed(n, b);
             n->missing = UINT32_MAX;
-            if (!out) /* who is out may arrive all the same, and changes no version when it dies after that */
+            if (!out) /* a task that is out may arrive all the same, and changes no version when it dies after that */
                 b->h.version = cluster.root.version;
         }
     }
@@ -164,7 +164,7 @@ static bool arrive_at(struct mu_named *n, struct mu_call *c, struct mu_barrier *
         return true;
     }
     if (c->flags & MUSTER_JOIN_RECOVERABLE && !is_well(n, c->task)) {
-        b->h.version = 0; /* its death would change no version: who comes next must look */
+        b->h.version = 0; /* its death would change no version: the next to come must look */
         n->caught_up = false;
     }
     if (n->missing == UINT32_MAX)
@@ -268,7 +268,7 @@ static bool call_refuse(const struct mu_named *n, struct mu_call *c, const struc
     return mu_rules_answer(c, MUSTER_INTERNAL, text);
 }
 
-/* Who leaves at once is told by its next call. */
+/* A task that leaves at once is told by its next call. */
 bool mu_rules_mark_untold(const struct mu_call *c, struct mu_barrier *b)
 {
     if (!c->waiting || c->place < 0 || (b->marks[c->place] & MU_MARK_UNTOLD))

@@ -1,11 +1,11 @@
 /*
  * barrier/shortcut.c: what a member does of barrier/shortcut.h: the speaker's socket, committing, sending and hearing;
- * and asking the agents, whose part is bridge/group/groups_shortcut.c.
+ * and asking the agents (their part is bridge/group/groups_shortcut.c).
  *
- * The invariant: who has let its proxy arrive at an instance has committed to it, and so has the other host; who has
- * committed never fails it by itself. The commit is the CAS in mu_area_trust(), against closing (on the leader's host)
- * and barring (on the other). Killed before it, nothing was said; killed behind it and before the datagram is out, the
- * word says what the agent has to say, once somebody who waits has asked for it.
+ * The invariant: a host that has let its proxy arrive at an instance has committed to it, and so has the other one; a
+ * host that has committed never fails it by itself. The commit is the CAS in mu_area_trust(), against closing (on the
+ * leader's host) and barring (on the other). Killed before it, nothing was said; killed behind it and before the
+ * datagram is out, the word says what the agent has to say, once a waiter has asked for it.
  */
 #include "barrier/shortcut.h"
 
@@ -205,8 +205,8 @@ bool mu_shortcut_covers(struct muster_group *g, uint64_t instance)
 {
     const struct mu_shortcut *way = g->end.way;
 
-    /* relaxed, both: the caller's arrival and a full fence come before; pairs with those who raise `ask` or end the
-     * shortcut, and then look at who has arrived */
+    /* relaxed, both: the caller's arrival and a full fence come before; pairs with an agent that raises `ask` or ends
+     * the shortcut, and then looks at the arrivals */
     return MU_SHORTCUT_IS(mu_load_relaxed(&way->state)) == MU_SHORTCUT_LIVE && mu_load_relaxed(&way->ask) < instance;
 }
 
@@ -265,7 +265,7 @@ static enum shortcut_sight look_back(const struct muster_group *g, uint64_t *ret
     same = same && count <= MU_SHORTCUT_WATCHED;
     /* acquire: pairs with the commit of a record */
     same = same && mu_word_same(mu_load_acquire(&seg->header->cluster), cluster);
-    /* acquire: pairs with the CAS of who sent an event, or has read of one, before it went on */
+    /* acquire: pairs with the CAS of a task that sent an event, or has read of one, before it went on */
     same = same && mu_load_acquire(&seg->header->event_tail) <= events;
     return same ? CLEAN : DIRTY;
 }

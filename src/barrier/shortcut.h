@@ -3,19 +3,19 @@
  *
  * One member of each host, the speaker (its lowest rank), has a UDP socket to the other host's. When all of its host
  * have arrived it commits: the proxy's word says from then on that the other host has the last word (TRUSTED), so this
- * host cannot make the instance fail any more; and it says so, in a datagram. Who has committed, and heard that the
- * other host has, lets its proxy arrive. So two hosts that come at once send a datagram each, and nobody waits for an
- * answer; agents sleep through it.
+ * host cannot make the instance fail any more; and it says so, in a datagram. Once a speaker has sent its datagram and
+ * received its peer's, it lets its proxy arrive, which releases its host's members. So two hosts that come at once send
+ * a datagram each, and nobody waits for an answer; agents sleep through it.
  *
- * A datagram is a hint, that may be lost, come twice or late: what it says stays true, and is found out without it. Who
- * has waited for a while, and whoever gives up, asks the agents (`ask`), which do as if there were no shortcut, on the
- * same words (bridge/group/groups_shortcut.c; model: shortcut.pml). It is signed with a key that came over the agents'
- * own connection, and it is only for that connection.
+ * A datagram is a hint, that may be lost, come twice or late: its content stays true, and is found out without it. A
+ * member that has waited for a while, or gives up, asks the agents (`ask`), which do as if there were no shortcut, on
+ * the same words (bridge/group/groups_shortcut.c; model: shortcut.pml). It is signed with a key that came over the
+ * agents' own connection, and it is only for that connection.
  *
  * Causality (I10). What this host had told the other one before, and what it must have told, is seen to before it
  * commits: the records' word, the events' tail, and on the leader the words of all buckets that the other host has
  * copies of, are those that were told; if not, the agents go the long way. The datagram says how many messages were
- * told by then, and who takes it first waits until its own agent has taken as many.
+ * told by then, and its receiver first waits until its own agent has taken as many.
  *
  * Killed anywhere, a speaker leaves words that the agents go on from: committed and not said, said and not taken.
  */

@@ -1,18 +1,18 @@
 /*
- * barrier/span.c: groups whose members are on several hosts: what a member does that members of one host need not.
+ * barrier/span.c: groups with members on several hosts: what a member does that members of one host need not.
  *
  * Members of a host wait for each other as ever, and for the proxy. The last of them to arrive rings the agent's bell;
  * the agent says so to the leader's, and when all hosts have, every agent lets its proxy arrive, with the data of the
  * other hosts' members laid into their areas before. So a barrier costs one look, one small frame each way, one store.
  *
- * Outcome. The word of the proxy on the leader's host is the verdict on the instance: whoever gives up there closes it,
- * or finds that it has arrived. On any other host a member that gives up closes whom it can of its own host, writes its
- * wish into the proxy, and waits for what the leader says: it alone decides, and says the same to all (model:
- * spans.pml). Only who cannot hear the leader any more returns without knowing.
+ * Outcome. The word of the proxy on the leader's host is the verdict on the instance: a member that gives up there
+ * closes it, or finds that it has arrived. On any other host a member that gives up closes the members that it can of
+ * its own host, writes its wish into the proxy, and waits for the leader's word: the leader alone decides, and says the
+ * same to all (model: spans.pml). Only a member that cannot hear the leader any more returns without knowing.
  *
  * Trust, with --latency. When but one host is missing the leader lets that one have the last word: its members then
- * need not wait for an answer. The verdict says so (MU_ARRIVED_TRUSTED), nobody closes it any more, and who gives up on
- * the leader's host does as those of other hosts do: a wish, and a wait for what the host that is trusted says. Two
+ * need not wait for an answer. The verdict says so (MU_ARRIVED_TRUSTED), nobody closes it any more, and a member that
+ * gives up on the leader's host does as those of other hosts do: a wish, and a wait for the trusted host's word. Two
  * hosts may trust each other at once, by what their members say to each other: shortcut.h.
  */
 #include <stdio.h>
@@ -183,7 +183,7 @@ void mu_span_wish(struct muster_group *g, uint64_t instance, uint64_t reason)
 /* The host that has the last word: the leader's, or the one that it trusts. */
 static uint32_t keeper_of(const struct muster_group *g)
 {
-    /* relaxed: who has seen TRUSTED sees it; of another instance it is a name in a sentence */
+    /* relaxed: a reader that has seen TRUSTED sees it; for another instance it is a name in a sentence */
     uint64_t host = g->follows ? 0 : mu_load_relaxed(&g->proxy->keeper);
 
     return host < g->muster->seg->num_hosts ? (uint32_t)host : 0;
@@ -226,7 +226,7 @@ enum muster_status mu_span_verdict(struct muster_group *g, uint64_t instance, ui
     *ret_known = false;
     mu_span_wish(g, instance, reason);
     mu_wait_begin(&w, seg, ctx, MUSTER_FOREVER, g->what);
-    w.interrupt = NULL; /* whoever interrupted it has had it give up: that is this */
+    w.interrupt = NULL; /* the interrupt has had it give up: that is this */
     w.kind = MU_WAIT_BARRIER;
     while (!status) {
         enum mu_bridge_state state;

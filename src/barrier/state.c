@@ -113,7 +113,7 @@ bool mu_barrier_has_only_more(const struct mu_barrier *b, const void *before)
     if (old.passed || b->h.passed || old.counter != b->h.counter || old.deadline != b->h.deadline ||
         old.num != b->h.num || old.all != b->h.all)
         return false;
-    if (!b->h.version) /* whoever is out has come: who waits is to look */
+    if (!b->h.version) /* a task that is out has come: the waiters are to look */
         return false;
     marks += old.all ? 0 : (size_t)old.num * 4;
     for (uint32_t i = 0; i < old.num; i++) {

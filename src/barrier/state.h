@@ -43,8 +43,8 @@ int32_t mu_barrier_find(const struct mu_barrier *b, uint32_t task);
 uint32_t mu_barrier_arrived(const struct mu_barrier *b);
 
 /*
- * Whether it differs from what it was, which is well formed, in new arrivals alone, at an instance that goes on: nobody
- * who waits in it has an answer by them.
+ * Whether it differs from what it was, which is well formed, in new arrivals alone, at an instance that goes on: no
+ * waiter in it has an answer by them.
  */
 bool mu_barrier_has_only_more(const struct mu_barrier *b, const void *before);
 
