@@ -2,7 +2,7 @@
  * segment/audit_suspect.c: the auditor's second thoughts: has what looks like a lost block an excuse?
  *
  * A block in motion is owned by a slot, or named by an intent or a pin, or by an object that has moved on since it was
- * looked at. Each look is at the segment as it is now; guilty is who has none of these at any of them.
+ * looked at. Each look is at the segment as it is now; a block without any of these at all looks is guilty.
  */
 #include "segment/audit.h"
 #include "segment/object.h"

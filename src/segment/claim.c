@@ -3,7 +3,7 @@
  *
  * Cleaning up after a task needs a slot, for the error that it sets allocates; and if the dead hold every slot there is
  * none to clean up with. So the last slots are kept for this: claimed as an observer's, for as long as the cleaning
- * takes. Whoever dies in it leaves a reserved slot dead; the next one frees that without any slot.
+ * takes. A process that dies in it leaves a reserved slot dead; the next one frees that without any slot.
  */
 #include "segment/claim.h"
 

@@ -1,5 +1,5 @@
 /*
- * segment/cluster.c: the task records: one object word, whose root refers to blocks of MU_TASKS_PER_BLOCK records,
+ * segment/cluster.c: the task records: one object word; its root refers to blocks of MU_TASKS_PER_BLOCK records,
  * which refer to the messages of those in error. Changing one record replaces its block and the root by one commit, so
  * state, job version, error counters and the first error are decided at once, and all records can be read as of one
  * instant.
@@ -54,7 +54,7 @@ static int copy_block(const struct muster_segment *seg, uint64_t ref, uint64_t *
 }
 
 /*
- * The root's numbers, and of its references `count` from `first` on, into `refs`: 1, 0 changed, -1 corrupt. Who wants
+ * The root's numbers, and of its references `count` from `first` on, into `refs`: 1, 0 changed, -1 corrupt. A read of
  * one record does not copy what names all the others: with thousands of tasks that would be most of the work.
  */
 static int copy_root(const struct muster_segment *seg, uint32_t first, uint32_t count, uint64_t *refs,

@@ -108,7 +108,7 @@ const char *mu_cluster_doing(const struct muster_segment *seg, uint32_t task, co
 typedef bool (*mu_task_pick)(void *arg, uint32_t task);
 const char *mu_cluster_list(const struct muster_segment *seg, mu_task_pick picks, void *arg, char text[MU_LIST_MAX]);
 
-/* Whose task a waiter is part of: the handle's, or, of an observer, the one whose environment it has; -1: no task's. */
+/* The task that a waiter is part of: the handle's, or an observer's by its environment; -1: none. */
 struct muster;
 int64_t mu_cluster_own(const struct muster *m);
 /* The list of all tasks but that one. Returns `text`. */

@@ -1,7 +1,7 @@
 /*
  * segment/done.c: records of calls that other hosts made and that a commit of this page carried out.
  *
- * They are entries without a key, so pages with them are pages like any other to whoever reads, sweeps or audits.
+ * They are entries without a key, so pages with them are pages like any other to readers, sweeps and the auditor.
  * Only an edit adds or removes them, in its private copy of the page, published by its own commit: the record and what
  * it records become visible at once, or not at all.
  */

@@ -2,8 +2,8 @@
  * segment/edit.c: changing one entry: copy its page, change the copy, commit.
  *
  * Small entries lie in the page itself, so that most writes touch two blocks and most reads one. An entry that is
- * large, or whose page has grown large, keeps key and value in a block of its own, or in parts that this block lists;
- * the page then only refers to it, and neighbours' edits carry the reference over. Crash rules are those of
+ * large, or lies in a page that has grown large, keeps key and value in a block of its own, or in parts that this
+ * lists; the page then only refers to it, and neighbours' edits carry the reference over. Crash rules are those of
  * segment/object.c: the new page, the new value and the replaced ones are all in the intent.
  */
 #include "segment/table.h"
@@ -42,7 +42,7 @@ static enum muster_status edit_corrupt(const struct entry_edit *d)
                    d->txn.word - d->t->buckets);
 }
 
-/* The value behind an external entry whose key is ours; into d->fetched. */
+/* The value behind an external entry with our key; into d->fetched. */
 static enum mu_fetch value_fetch(struct entry_edit *d, const struct mu_entry *e, bool wants_value)
 {
     struct mu_external x = {d->t->seg, d->txn.word, d->root.word, d->root.body[e->ref_at], e->key_len, e->value_len};
@@ -285,7 +285,7 @@ static enum muster_status note_olds(struct entry_edit *d, enum mu_verdict verdic
     if (verdict != MU_DELETE)
         return MUSTER_OK;
     for (uint32_t i = 0; i < d->e->old_refs; i++)
-        if (d->e->refs[i]) /* would not fit the intent: whoever deletes such an entry empties its places first */
+        if (d->e->refs[i]) /* would not fit the intent: a caller that deletes such an entry empties its places first */
             return mu_fail(MUSTER_INTERNAL, "an entry with references cannot be deleted");
     return MUSTER_OK;
 }

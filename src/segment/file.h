@@ -54,7 +54,7 @@ enum muster_status mu_segment_say_closed(const struct muster_segment *seg, const
 
 enum {
     MU_SEGMENT_KEPT = 1, /* a launcher removes it, so the last task to leave does not */
-    MU_SEGMENT_LATE = 2  /* its pages may be committed by the first who joins (reserve.h): a start without them */
+    MU_SEGMENT_LATE = 2  /* the first member may commit its pages (reserve.h): a start without them */
 };
 
 /* Create; `how`: of the bits above. */

@@ -14,13 +14,13 @@ enum muster_status mu_format_plan(const char *job, const struct muster_segment_c
 enum muster_status mu_format_plan_hosts(const char *job, const struct muster_segment_config *config,
                                         const struct mu_hosts_config *hosts, struct mu_header *ret_header);
 
-/* The slots of a segment whose host's `tasks` tasks have `threads` threads each that write, beside the one of their
+/* The slots of a segment on a host with `tasks` tasks of `threads` threads each that write, beside the one of their
  * heartbeats; at most MU_SLOTS_MAX. */
 uint32_t mu_format_slots(uint32_t tasks, uint32_t threads);
 
 /* Bytes from the start that must be committed before the segment is used. */
 uint64_t mu_format_committed(const struct mu_header *header);
-/* Bytes from the start that mu_format_write() writes to, and that a look at who is there reads. */
+/* Bytes from the start that mu_format_write() writes to, and that a look at the members reads. */
 uint64_t mu_format_written(const struct mu_header *header);
 
 /* Write a whole empty segment into zeroed memory of header->total_bytes. */

@@ -1,5 +1,5 @@
 /*
- * segment/hosts.c: whose task is where, the bell, and what the agent says of its connection.
+ * segment/hosts.c: which host has which task, the bell, and what the agent says of its connection.
  *
  * All of it is words of the header and of the hosts' table that one agent writes; a job of one host has none of it.
  */
@@ -15,7 +15,7 @@ uint32_t mu_host_of(const struct muster_segment *seg, uint32_t task)
 {
     uint32_t low = 0, high = seg->num_hosts;
 
-    /* the last host whose run begins at or before the task; of those that begin there, all but the last are empty */
+    /* the last host with a run that begins at or before the task; of equal ones, all but the last are empty */
     while (high - low > 1) {
         uint32_t mid = (low + high) / 2;
 
@@ -133,7 +133,7 @@ void mu_bell_wake(struct muster_segment *seg)
 {
     mu_a32 *bell = &seg->header->bell;
 
-    if (mu_load32_relaxed(bell) != MU_BELL_ARMED) /* relaxed: only a reason to wake; who wakes takes it back */
+    if (mu_load32_relaxed(bell) != MU_BELL_ARMED) /* relaxed: only a reason to wake; the woken one takes it back */
         mu_futex_wake32(bell);
 }
 

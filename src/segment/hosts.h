@@ -35,7 +35,7 @@ void mu_host_name(const struct muster_segment *seg, uint32_t host, char *name, s
 /* For its agent: the name that it is called by from now on. */
 void mu_host_set_name(struct muster_segment *seg, uint32_t host, const char *name);
 
-/* For who creates one of several hosts' segments. */
+/* For the creator of one of several hosts' segments. */
 struct mu_hosts_config {
     uint32_t num_hosts;        /* 2 to MU_HOSTS_MAX */
     uint32_t host;             /* own index */
@@ -72,14 +72,14 @@ static inline void mu_bell_ring(struct muster_segment *seg)
 void mu_bell_arm(struct muster_segment *seg);
 /* Sleep while it is armed, until the deadline at most; the bell is off afterwards. True: it was rung. */
 bool mu_bell_wait(struct muster_segment *seg, muster_deadline deadline);
-/* Who sleeps on it though it is not armed is woken: a ringer was killed, or stopped, between its ring and its wake, and
- * until the ring is taken back nobody else rings. For who looks in the sleeper's stead. */
+/* Wakes the sleeper though it is not armed: a ringer was killed, or stopped, between its ring and its wake, and until
+ * the ring is taken back nobody else rings. For a thread that looks in the sleeper's stead. */
 void mu_bell_wake(struct muster_segment *seg);
-/* Take the ring back without sleeping: true when it had been rung. For who found work between arming and sleeping. */
+/* Take the ring back without sleeping: true when it had been rung. For a thread with work between arming and sleep. */
 bool mu_bell_disarm(struct muster_segment *seg);
 
-/* For an agent with two who listen (bridge/core/ear.h): arm it; false: it was not armed, or not all the time, so a
- * change before this may have rung for nobody. Arm it, unless it is armed, or rung for who sleeps on it. */
+/* For an agent with two listeners (bridge/core/ear.h): arm it; false: it was not armed, or not all the time, so a
+ * change before this may have rung for nobody. Arm it, unless it is armed, or rung for its sleeper. */
 bool mu_bell_arm_again(struct muster_segment *seg);
 void mu_bell_arm_if_off(struct muster_segment *seg);
 /* Whether it is; a ring that lies there is taken back. */
@@ -96,7 +96,7 @@ enum mu_bridge_state {
     MU_BRIDGE_UP = 1,
     MU_BRIDGE_LOST = 2, /* the leader is given up: every call fails */
 };
-/* The agent says so, by the slot of this context, and everybody who waits looks again. Each saying begins a round: what
+/* The agent says so, by the slot of this context, and all waiters look again. Each saying begins a round: what
  * was asked of the leader in an earlier one is not believed to be remembered there. */
 void mu_host_bridge_say(struct mu_ctx *ctx, enum mu_bridge_state state);
 enum mu_bridge_state mu_host_bridge_state(const struct muster_segment *seg);

@@ -2,7 +2,7 @@
  * segment/life.c: which tasks and slots live, and whether the job does.
  *
  * A slot lives by the kernel's word (slot.c), a task by its slots. A job is over when its state word says so: somebody
- * closed or removed it, or the last who lived in it left.
+ * closed or removed it, or the last member that lived in it left.
  */
 #include <string.h>
 
@@ -48,7 +48,7 @@ bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const str
     return false;
 }
 
-/* Up to `most`: who only asks whether there is anybody asks the kernel about one slot as a rule. *ret_pid is that of
+/* Up to `most`: to ask whether there is anybody asks the kernel about one slot as a rule. *ret_pid is that of
  * the last one, and stays as it is where there is none. */
 static uint32_t count_living(const struct muster_segment *seg, uint32_t most, uint32_t *ret_pid)
 {
@@ -136,11 +136,11 @@ bool mu_segment_is_closed(const struct muster_segment *seg)
  * Whether we were the last is found out as CLOSING: we say so, then look at the slots; a joiner takes its slot, then
  * looks at the state; each with a fence between, so one sees the other. A joiner that meets CLOSING gives its slot
  * back, finishes this in our stead, and joins anew; so a SIGKILL here delays nobody. CLOSING is taken back with another
- * count, so that a closer that was stopped half-way cannot close over those who came since.
+ * count, so that a closer that was stopped half-way cannot close over members that came since.
  *
- * Who takes it back, or whose step was forestalled, looks again: the one that he saw may have left meanwhile, and have
- * relied on him. CLOSING is taken back also by who only finds it: else one who is stopped while he joins would, after a
- * closer's death, keep all others out.
+ * A process that takes it back, or finds its step forestalled, looks again: the member that it saw may have left
+ * meanwhile, and have relied on it. A process that only finds CLOSING takes it back, too: else one that is stopped
+ * while it joins would, after a closer's death, keep all others out.
  */
 void mu_segment_last_out(struct muster_segment *seg)
 {

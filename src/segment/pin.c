@@ -7,7 +7,7 @@
  * the reader clears its pin, then looks whether the object still has the block; the freer committed before it looked.
  * A dead reader's pin counts until its slot is marked DEAD; the scavenger marks, then settles: the same argument.
  * A SIGKILL between the clearing and the freeing would lose the block, so the intent names it first: ending a pin is an
- * ordinary free. Who scans reads a slot's state before its pin: the other order could join the last owner's pin with
+ * ordinary free. A scan reads a slot's state before its pin: the other order could join the last owner's pin with
  * the next owner's LIVE, and leave the block for ever.
  */
 #include "segment/pin.h"
@@ -25,7 +25,7 @@ bool mu_pin(struct mu_ctx *ctx, const mu_a64 *object, uint64_t seen, uint64_t re
     mu_fence_seq_cst(); /* pairs with the fence in mu_pin_others() */
     if (mu_word_same(mu_recheck(object), seen))
         return true;
-    mu_unpin(ctx); /* the block may have been replaced in between by one who saw the pin */
+    mu_unpin(ctx); /* the block may have been replaced in between by a writer that saw the pin */
     return false;
 }
 

@@ -2,10 +2,10 @@
  * segment/remote.c: calls to the agent, through the segment.
  *
  * The call: an edit of cell "Q" + slot; its number is one more than what was there. Then the slot's bit, then the bell.
- * The answer: an edit of cell "Z" + slot by the agent, which wakes whoever sleeps on it. Every state in between is one
+ * The answer: an edit of cell "Z" + slot by the agent, which wakes the sleeper on it. Every state in between is one
  * that an agent finds when it starts: a call without an answer of its number is open, whether its bit is set or not. A
  * caller that dies leaves an open call, which is carried out, or taken back; nobody waits for it. Its head says which
- * of the slot's holders made it: so the agent that runs finds one whose bit was never set, and does not take back its
+ * of the slot's holders made it: so the agent that runs finds one without its bit set, and does not take back its
  * successor's.
  */
 #include "segment/remote.h"
@@ -22,7 +22,7 @@ enum { SMALL = 256 }; /* bytes that a finished call may leave behind */
 /* What a call's value begins with; the op's own bytes follow. */
 struct call_head {
     uint64_t number;
-    uint16_t op, holder; /* the slot's incarnation, so whose call it is */
+    uint16_t op, holder; /* the slot's incarnation, which tells the caller */
     uint32_t task, flags, attempt;
     uint64_t incarnation; /* of the process */
 };
@@ -405,7 +405,7 @@ uint32_t mu_remote_holder(const struct muster_segment *seg, uint32_t slot)
     return (uint32_t)MU_SLOT_INCARNATION(w) << 2 | (mu_slot_is_dead(seg, slot, w) ? 2 : 0) | 1;
 }
 
-/* The last call of a slot whose caller may be gone. */
+/* The last call of a slot; its caller may be gone. */
 struct taking {
     const struct muster_segment *seg;
     uint32_t slot;
@@ -425,7 +425,7 @@ static enum mu_verdict cell_shrink(struct mu_edit *e, struct taking *t, uint64_t
     return MU_PUT;
 }
 
-/* The page was read before the slot is: whoever made a call that is in it has come to the slot by then. */
+/* The page was read before the slot is: the maker of a call that is in it has come to the slot by then. */
 static bool has_its_caller(const struct taking *t, const struct call_head *h)
 {
     return mu_remote_holder(t->seg, t->slot) == ((uint32_t)h->holder << 2 | 1);
@@ -460,7 +460,7 @@ static enum mu_verdict take_answer(struct mu_edit *e)
     if (!e->version || e->old_len <= sizeof(struct answer_head) + SMALL)
         return MU_KEEP;
     memcpy(&number, e->old, sizeof number);
-    if (number > t->taken.number) /* its slot has a new holder, who calls */
+    if (number > t->taken.number) /* its slot has a new holder, which calls */
         return MU_KEEP;
     return cell_shrink(e, t, number, sizeof(struct answer_head));
 }

@@ -61,8 +61,8 @@ void mu_answer_done(struct mu_answer *a);
  * leader is lost; the agent has died and nobody adopted the job), DEADLINE_EXCEEDED, CANCELLED, RESOURCE_EXHAUSTED.
  * *ret_answer is set in every case, to be given to mu_answer_done(); its memory is NULL when no answer came. While the
  * connection is down it waits: only the deadline, an interrupt or the leader's loss end it. `what`: for status, as in
- * mu_wait_begin(). With ctx from mu_enter() or mu_enter_wait(); kind: for the counts of waits.
- * An op whose answer may come late takes `ends`: called on each look, it may end the wait with a status (NULL: none).
+ * mu_wait_begin(). With ctx from mu_enter() or mu_enter_wait(); kind: for the counts of waits. An op with an answer
+ * that may come late takes `ends`: called on each look, it may end the wait with a status (NULL: none).
  */
 struct mu_remote_call {
     enum mu_op op;
@@ -81,7 +81,7 @@ enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const st
 
 /* ---- the agent's side ---- */
 struct mu_request {
-    uint32_t host, slot; /* who asks */
+    uint32_t host, slot; /* the caller's */
     uint64_t number;
     uint32_t op;
     uint32_t task;    /* id + 1; 0: an observer */
@@ -105,11 +105,11 @@ enum muster_status mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_r
 enum muster_status mu_remote_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t number, enum muster_status status,
                                     const char *text, const void *body, size_t len);
 
-/* Who holds the slot, not 0: another number for each thread that does, and another one when that is dead. While it is
- * the same, no call of the slot has lost its caller. */
+/* The slot's holder, not 0: another number for each thread that holds it, and another one when that is dead. While it
+ * is the same, no call of the slot has lost its caller. */
 uint32_t mu_remote_holder(const struct muster_segment *seg, uint32_t slot);
-/* If who made the slot's last call is dead, or holds the slot no more, nobody will read the answer: the call is taken
- * back, so that no agent asks it again, and the room that it and its answer take is given back. */
+/* If the caller of the slot's last call is dead, or holds the slot no more, nobody will read the answer: the call is
+ * taken back, so that no agent asks it again, and the room that it and its answer take is given back. */
 struct mu_taken {
     uint64_t number; /* nobody waits for the answer to this one of the slot's calls, nor to those before it; 0: none */
     bool any;        /* something was taken back */

@@ -3,13 +3,13 @@
  *
  * Most of a new segment's first pages are buckets, cells, events and the chunks of the tasks' records, which a job that
  * never uses muster never touches; to have them and give them back takes a twentieth of the time of a short job. So a
- * launcher commits the header, the slots and the first chunk words alone, and whoever joins, or looks at more than
- * these, has the rest first (I6: no access ever meets a page that the file system lacks). Who lists segments, removes
- * one or asks who is there touches nothing else.
+ * launcher commits the header, the slots and the first chunk words alone, and a process that joins, or looks at more
+ * than these, has the rest first (I6: no access ever meets a page that the file system lacks). To list segments, to
+ * remove one or to ask for its members touches nothing else.
  *
  * Whether it has been done is the file system's to say, by the number of the file's pages: before it nobody else can
- * have added any, for chunks and rings are taken by those who have joined. So there is no word to keep true, and who
- * dies half-way leaves it to the next.
+ * have added any, for chunks and rings are taken by members. So there is no word to keep true, and a process that dies
+ * half-way leaves it to the next.
  */
 #include "segment/reserve.h"
 

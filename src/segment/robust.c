@@ -50,7 +50,7 @@ static uintptr_t prev_of(uintptr_t node)
     return word_at(node - sizeof node);
 }
 
-/* Whose neighbour, by `step`, the node is, from the head on; 0: nobody's. */
+/* The node that has this one as its neighbour by `step`, from the head on; 0: none. */
 static uintptr_t find_before(uintptr_t head, uintptr_t node, uintptr_t (*step)(uintptr_t node))
 {
     uintptr_t at = head;

@@ -18,7 +18,7 @@ uint32_t mu_slot_high(const struct muster_segment *seg)
 
 void mu_epoch_move(struct muster_segment *seg)
 {
-    /* seq_cst: what happened before is visible to whoever sees the new epoch; a waiter loads the epoch first, then
+    /* seq_cst: what happened before is visible to a waiter that sees the new epoch; it loads the epoch first, then
      * looks, then sleeps only while it is unchanged (mu_wait_on) */
     mu_fetch_add32(&seg->header->epoch, 1);
     mu_futex_wake32(&seg->header->epoch);

@@ -1,4 +1,4 @@
-/* segment/slot.h: slots: one a writing thread; who lives is read from the liveness mutex. */
+/* segment/slot.h: slots: one a writing thread; whether it lives is read from the liveness mutex. */
 #ifndef MU_SEGMENT_SLOT_H
 #define MU_SEGMENT_SLOT_H
 
@@ -32,7 +32,7 @@ void mu_slot_unlock(struct mu_ctx *ctx);
 bool mu_slot_is_held(const struct mu_ctx *ctx);
 
 /*
- * Whether the slot, whose word was read as `word`, is dead by the kernel's testimony: LIVE, and nobody holds its
+ * Whether the slot, with its word read as `word`, is dead by the kernel's testimony: LIVE, and nobody holds its
  * liveness mutex.
  */
 bool mu_slot_is_dead(const struct muster_segment *seg, uint32_t slot, uint64_t word);

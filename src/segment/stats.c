@@ -2,8 +2,8 @@
  * segment/stats.c: adds up the counts of a job's threads.
  *
  * Invariant: a count is written by the slot's owner alone, and never falls while the slot is of one task: a thread that
- * claims a slot whose last owner was of its task goes on from what it finds (slot.c prefers such slots, then ones that
- * were never used). So no count needs an atomic addition, a commit or a scavenger. A SIGKILL between load and store
+ * claims a slot of its task's last owner goes on from what it finds (slot.c prefers such slots, then ones that were
+ * never used). So no count needs an atomic addition, a commit or a scavenger. A SIGKILL between load and store
  * loses that one event. When a slot passes to another task its counts are cleared before its task word is written:
  * killed in between, it leaves a slot of the old task with some counts gone, as they were about to be.
  */

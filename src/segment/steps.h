@@ -34,7 +34,7 @@ struct mu_steps {
 struct mu_pack *mu_steps_ask(struct mu_steps *steps, enum mu_op op);
 /* The next request is that of another operation, which is a part of this one. */
 void mu_steps_pass(struct mu_steps *steps, struct mu_steps *part);
-/* As `answer`, of an operation of one request whose answer is a status alone. */
+/* As `answer`, of an operation of one request; the answer is a status alone. */
 enum muster_status mu_steps_take_status(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body);
 /* DATA_LOSS, with its sentence. */
 enum muster_status mu_steps_malformed(const struct mu_steps *steps);

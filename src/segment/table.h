@@ -39,7 +39,7 @@ struct mu_key {
 };
 void mu_key_make(struct mu_key *k, const struct muster_segment *seg, const void *bytes, size_t len);
 
-/* The hash, word by word, for those who make a key's words themselves: begin, step for each word, end. */
+/* The hash, word by word, for callers that make a key's words themselves: begin, step for each word, end. */
 static inline uint64_t mu_hash_fold(uint64_t a, uint64_t b)
 {
     unsigned __int128 p = (unsigned __int128)a * b;
@@ -81,8 +81,8 @@ enum muster_status mu_table_get(const struct mu_table *t, struct mu_ctx *ctx, co
 
 /*
  * A call of another host's task, and what came of it. A commit that carries one out leaves this in the page that it
- * makes, until the caller is known to have its answer: so whoever carries the call out a second time, perhaps another
- * process, finds that it was done, and with what result (exactly once).
+ * makes, until the caller is known to have its answer: so an agent that carries the call out a second time, perhaps
+ * another process, finds that it was done, and with what result (exactly once).
  */
 struct mu_done {
     uint64_t id; /* MU_DONE_ID() of its host and slot */
@@ -114,7 +114,7 @@ struct mu_edit {
     uint32_t num_refs;   /* for a new entry: how many reference places it has, all empty */
     int32_t ref_at;      /* -1: none; else this place gets new_ref (0: becomes empty) */
     uint64_t new_ref;    /* OWNED by the caller's context, filled */
-    bool quiet;          /* nobody who sleeps on the entry waits for this change: nobody is woken */
+    bool quiet;          /* no sleeper on the entry waits for this change: none is woken */
     bool guest;          /* marks the entry: for a wire client */
     uint64_t version_as; /* not 0: a copy, of this version elsewhere, which is kept instead of the bucket's count */
     /* on behalf of another host's task; NULL: not */

@@ -7,12 +7,12 @@
  *
  * A reader copies, then looks at head again: what has been overwritten meanwhile is dropped and counted as lost. The
  * fences: the writer's, between head = n and the words of event n, pairs with the one in the reader's second look, so
- * who has copied a word of event n sees head >= n, and drops event n - size.
+ * a reader that has copied a word of event n sees head >= n, and drops event n - size.
  *
  * A SIGKILL in the middle of an event leaves head as it was: that event is lost, and no other, for its place held the
  * one that nobody believes. The slot's next owner goes on at head. Names lie in a ring of their own, numbered; the
- * number is 0 while the text is written and is compared after the text was copied, so an event whose name has been
- * overwritten has none, never another's. Killed before `names` counts it: the next owner uses the number again, which
+ * number is 0 while the text is written and is compared after the text was copied, so an event with an overwritten name
+ * has none, never another's. Killed before `names` counts it: the next owner uses the number again, which
  * no event can hold, for events are written after their names.
  *
  * Pages are committed when a slot is first claimed, and the slot says so (`ring`): a reader touches no others.
@@ -111,7 +111,7 @@ struct timing {
     bool tsc;
 };
 
-/* The longer the job has run, the better its rate is known to who reads on the same machine. */
+/* The longer the job has run, the better a reader on the same machine knows its rate. */
 static struct timing timing_of(const struct muster_segment *seg)
 {
     const struct mu_header *h = seg->header;

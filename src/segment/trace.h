@@ -52,7 +52,7 @@ struct mu_traced {
     uint64_t object, value;
     uint64_t number; /* in its ring, from 0 */
     uint32_t slot;
-    int32_t task; /* whose thread noted it; -1: an observer's */
+    int32_t task; /* of the thread that noted it; -1: an observer's */
     enum mu_trace_kind kind;
     enum muster_status status;
     char name[57]; /* "" when it is not known any more */
