@@ -299,6 +299,26 @@ def named():
                 broken("%s:%d" % (path, first + text[:match.start()].count("\n")), "its comment names %s, which is nowhere" % name)
 
 
+# STYLE: a comment names its subject ("the waiter"), not "who waits". Lines that may say who, whoever or whose; it only falls.
+WHO = re.compile(r"\b(?:who|whoever|whose)\b", re.I)
+WHO_MOST = {"barrier": 1, "base": 1, "bridge": 17, "cli": 2, "compat": 2, "coord": 8, "include": 40, "object": 25, "segment": 65,
+            "shm_layout": 3, "task": 7}
+
+
+def subjects():
+    lines = {}
+    for path in OWN:
+        text = house.read(path)
+        room, comments = path.split("/")[path.startswith("src/")], house.comment_lines(text)
+        for number, line in enumerate(text.splitlines(), 1):
+            if number in comments and WHO.search(line):
+                lines.setdefault(room, []).append("%s:%d" % (path, number))
+    for room in sorted(lines):
+        if len(lines[room]) > WHO_MOST.get(room, 0):
+            broken(lines[room][-1], "%d lines of comments of %s say who, whoever or whose, more than %d: name the subject"
+                   % (len(lines[room]), room, WHO_MOST.get(room, 0)))
+
+
 def openings():
     for path in house.under(OWN, ("src/", "shm_layout/", "include/"), (".c", ".h")):
         text = house.read(path)
@@ -358,6 +378,6 @@ def formatted():
         broken("%s:%s" % (path, min(int(n) for p, n in bad if p == path)), "is not formatted; make format")
 
 
-for rule in (floors, lengths, names, calls, words, atomics, named, openings, dead_headers, tests_run, tree, formatted):
+for rule in (floors, lengths, names, calls, words, atomics, named, subjects, openings, dead_headers, tests_run, tree, formatted):
     rule()
 house.done("%d files, %d of them C" % (len(ALL), len(C_FILES)))
