@@ -3,7 +3,7 @@
  *
  * A barrier is known by its id (1 to 512 bytes). Its participants are fixed by the first call that names it, for all
  * its instances; instance 0 is the first, a passed instance k may be followed by k + 1. One result per instance, the
- * same for all, kept until the next one begins: whoever comes late gets it at once. A call for any other instance than
+ * same for all, kept until the next one begins: a late caller gets it at once. A call for any other instance than
  * the present or the next one is taken for confusion and fails the present one for all. For a barrier in a hot
  * loop see muster/group.h.
  */
@@ -21,8 +21,8 @@ extern "C" {
 
 /*
  * In a job of several hosts a barrier is the job's, and the leader's host decides: a call from another host is a round
- * trip. An id that begins with this is the calling host's own: every host has one of that name, whose participants are
- * tasks of that host (without a list: all of them), and no call leaves the host.
+ * trip. An id that begins with this is the calling host's own: every host has one of that name, for tasks of that host
+ * (without a list: all of them), and no call leaves the host.
  */
 #define MUSTER_BARRIER_HOST "muster/host/"
 
@@ -46,7 +46,7 @@ MUSTER_API enum muster_status muster_barrier_wait(struct muster *muster, const c
                                                   muster_deadline deadline);
 
 /*
- * Cancel the instance `counter` (MUSTER_BARRIER_NEXT: the current one): all who wait return MUSTER_CANCELLED.
+ * Cancel the instance `counter` (MUSTER_BARRIER_NEXT: the current one): all waiters return MUSTER_CANCELLED.
  * MUSTER_FAILED_PRECONDITION when it has passed or is not the current one. Cancelling an id nobody used makes its
  * instance 0 cancelled. (RPC: CancelBarrier)
  */
@@ -59,7 +59,7 @@ struct muster_barrier_info {
     enum muster_status result;
     uint32_t participants;
     uint32_t arrived;
-    int32_t missing[16]; /* the first 16 who have not arrived */
+    int32_t missing[16]; /* the first 16 that have not arrived */
     uint32_t missing_count;
     uint64_t deadline_ns; /* CLOCK_MONOTONIC; UINT64_MAX: none */
     uint64_t since_ns;    /* first arrival */

@@ -1,12 +1,12 @@
 /*
  * muster/group.h: a fixed, ordered set of tasks with a reusable low-latency barrier and small collectives.
  *
- * All who return from one instance return the same result. A group that failed once (a member died, left, was put in
- * error, or somebody's deadline passed) stays failed: make a new one, under the same name if wanted. Who is missing
- * can be read at any moment. One thread per member may be in a call on a group at a time.
+ * All members return the same result from one instance. A group that failed once (a member died, left, was put in
+ * error, or a deadline passed) stays failed: make a new one, under the same name if wanted. The missing members can be
+ * read at any moment. One thread per member may be in a call on a group at a time.
  *
- * Members may be on several hosts of the job. Then the leader's agent decides how an instance ends, and who gives up
- * elsewhere hears it from there: a round trip after its deadline; if the leader cannot be reached, it returns
+ * Members may be on several hosts of the job. Then the leader's agent decides how an instance ends, and a member that
+ * gives up elsewhere hears it from there: a round trip after its deadline; if the leader cannot be reached, it returns
  * MUSTER_UNAVAILABLE and does not know the outcome. Data goes to every host that has members: keep it small.
  *
  * Waiting: first spins, then yields, then sleeps; the first stage is skipped when the tasks of the group outnumber the
@@ -43,7 +43,7 @@ MUSTER_API void muster_group_free(struct muster_group *group);
 MUSTER_API uint32_t muster_group_rank(const struct muster_group *group);
 MUSTER_API uint32_t muster_group_size(const struct muster_group *group);
 
-/* The barrier. MUSTER_UNAVAILABLE names the dead or missing; MUSTER_DEADLINE_EXCEEDED names who had not arrived. */
+/* The barrier. MUSTER_UNAVAILABLE names the dead or missing; MUSTER_DEADLINE_EXCEEDED those that had not arrived. */
 MUSTER_API enum muster_status muster_group_barrier(struct muster_group *group, muster_deadline deadline);
 
 /* `len` bytes from the member `root` to all. Every member passes the same root and len. */
@@ -77,7 +77,7 @@ MUSTER_API enum muster_status muster_group_allreduce(struct muster_group *group,
                                                      muster_deadline deadline);
 
 /*
- * Who has not arrived at the instance that the caller waits in or is about to enter: up to `capacity` task ids;
+ * The members missing at the instance that the caller waits in or is about to enter: up to `capacity` task ids;
  * *ret_count gets the number of missing. Never blocks; may be called from another thread.
  */
 MUSTER_API enum muster_status muster_group_missing(struct muster_group *group, int32_t *ret_task_ids, size_t capacity,

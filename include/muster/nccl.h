@@ -9,8 +9,8 @@
  * An id serves one communicator, once, and only as long as the process that made it lives: libnccl starts a thread and
  * a listening socket there, the root, at which every rank checks in. So an id belongs to a name and a generation of it:
  * the first rank that asks makes it, in its own process, the others take it from the segment; when all have, the next
- * who asks begins the next generation. A generation is dead as soon as its maker or a rank that took it dies, or one of
- * them gives it up; whoever asks then begins another, and those who hold the dead one are told by muster_nccl_check().
+ * that asks begins the next generation. A generation is dead as soon as its maker or a rank that took it dies, or one
+ * of them gives it up; a rank that asks then begins another, and muster_nccl_check() tells the holders of the dead one.
  *
  * Library: libnccl.so.2 is loaded at the first call: the one that the process has loaded already, else the loader's,
  * else from the usual folders; MUSTER_NCCL_LIBRARY, a path, overrides all. Nothing links with it. Ids need any NCCL 2,
@@ -23,7 +23,7 @@
  * a posix_spawn() of another thread may still pass it on; a fork() may not.) Only tasks can take part, not observers.
  * Leaving the job gives up the generations that not all ranks have taken. A name stays in the segment, some 400 bytes
  * and 16 for each rank, until muster_nccl_comm_init() is through on all ranks, and longer where one of its
- * generations has died, for whoever holds that still must be told; better use one again than ever new ones.
+ * generations has died, for ranks that hold that still must be told; better use one again than ever new ones.
  *
  * In a job of several hosts a name is one for all of them (but see MUSTER_NCCL_HOST), and the same holds. The root
  * listens at an address of its maker's host, which NCCL chooses: every other host must reach it. Where it chose
@@ -67,7 +67,7 @@ MUSTER_API enum muster_status muster_nccl_version(int *ret_version);
  * once for each communicator; then the same name may be used again. *ret_generation (may be NULL) tells which it was.
  *
  * Waits only while another rank makes the id. Errors: UNAVAILABLE (a task of the job is in error, or the maker could
- * not make one: its words), DEADLINE_EXCEEDED (who makes it), ALREADY_EXISTS (this rank has the id of this generation
+ * not make one: its words), DEADLINE_EXCEEDED (its maker), ALREADY_EXISTS (this rank has the id of this generation
  * already, or another task has it for the same rank), INVALID_ARGUMENT (also: peers said another number of ranks),
  * FAILED_PRECONDITION (an observer, a task in error; or libnccl is of another version than the maker's: then the
  * generation is dead), NOT_FOUND (no libnccl), and those of writing calls.
@@ -86,15 +86,15 @@ MUSTER_API enum muster_status muster_nccl_unique_ids(struct muster *muster, cons
                                                      muster_deadline deadline, void *ret_ids, uint64_t *ret_generation);
 
 /*
- * Whether a generation may still be used: for those who initialise by themselves, non-blocking, and must know when to
- * call ncclCommAbort(). ABORTED with the reason when it is dead; UNAVAILABLE when a task of the job is in error.
+ * Whether a generation may still be used: for programs that initialise by themselves, non-blocking, and must know when
+ * to call ncclCommAbort(). ABORTED with the reason when it is dead; UNAVAILABLE when a task of the job is in error.
  * Never blocks; a few microseconds. On a host other than the first one of several the first look at a name, and each at
  * one of which nothing is known there, takes a round trip (while there is no connection: 0.1 s, then MUSTER_OK).
  */
 MUSTER_API enum muster_status muster_nccl_check(struct muster *muster, const char *name, uint64_t generation);
 
 /*
- * Give a generation up (0: the present one), with a reason for the others; who made it ends its root. MUSTER_OK also
+ * Give a generation up (0: the present one), with a reason for the others; its maker ends its root. MUSTER_OK also
  * when it is dead already, or past.
  */
 MUSTER_API enum muster_status muster_nccl_abandon(struct muster *muster, const char *name, uint64_t generation,
@@ -123,13 +123,13 @@ enum muster_nccl_state {
 
 struct muster_nccl_info {
     enum muster_nccl_state state;
-    int32_t owner_task; /* who makes or made the id */
+    int32_t owner_task; /* the maker of the id */
     uint64_t generation;
     uint64_t since_ns; /* CLOCK_MONOTONIC of the last change of the state */
     uint32_t owner_rank;
     uint32_t nranks, ids;
     uint32_t taken;   /* ranks that have the id */
-    uint32_t done;    /* ranks whose muster_nccl_comm_init() is through */
+    uint32_t done;    /* ranks that are through muster_nccl_comm_init() */
     int version;      /* of the owner's library */
     char reason[120]; /* why the last generation that failed did; "" */
 };

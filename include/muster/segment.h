@@ -54,7 +54,7 @@ struct muster_segment;
 
 /*
  * Create the job's segment. MUSTER_ALREADY_EXISTS when a live one has the name (a left-over of an earlier boot or of
- * a run whose processes are all dead is replaced); MUSTER_PERMISSION_DENIED when the name belongs to another user;
+ * a run with dead processes alone is replaced); MUSTER_PERMISSION_DENIED when the name belongs to another user;
  * MUSTER_RESOURCE_EXHAUSTED when /dev/shm cannot hold even an empty segment (use config.memfd). Does not block.
  */
 MUSTER_API enum muster_status muster_segment_create(const char *job, const struct muster_segment_config *config,

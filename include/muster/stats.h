@@ -8,8 +8,8 @@
  * only when a job has so many threads of different tasks come and go that all slots have been used and one of another
  * task has to be taken over.
  *
- * Only waits that slept are timed, from going to sleep until the call returned: who spins or yields reads no clock.
- * What a read-only handle does is not counted. Nor are the group barriers of a thread that has not yet slept, created
+ * Only waits that slept are timed, from going to sleep until the call returned: a spin or a yield reads no clock. Calls
+ * by a read-only handle are not counted. Nor are the group barriers of a thread that has not yet slept, created
  * a group or written, for such a thread holds no slot.
  */
 #ifndef MUSTER_STATS_H
@@ -35,9 +35,9 @@ struct muster_stats {
     uint64_t barrier_wait_ns; /* their time asleep */
     /* They by their length; modulo 2^32 a thread. Their sum is barrier_waits. */
     uint64_t barrier_wait_buckets[MUSTER_STATS_BUCKETS];
-    uint64_t other_waits; /* waits for events, for changes or errors of tasks, for who is alive, that slept */
-    uint64_t deaths;      /* tasks that were put in error because they died or fell silent, by who recorded it */
-    uint64_t burials;     /* dead threads whose slots were cleaned up, by who did it */
+    uint64_t other_waits; /* waits for events, for changes or errors of tasks, liveness queries, that slept */
+    uint64_t deaths;      /* tasks that were put in error because they died or fell silent, by the recording task */
+    uint64_t burials;     /* dead threads with cleaned-up slots, by the cleaning task */
     uint32_t slots;       /* slots that were added up: threads of now, and of the past */
 };
 

@@ -2,11 +2,11 @@
  * muster/stream.h: a barrier between the GPU streams of different processes of one node, with no CPU in its path.
  *
  * A member puts one small batch of memory operations into a CUDA stream: write my flag, wait until each other's flag
- * has come as far. The flags lie in host memory that all members share, so whoever is left can release them: when a
+ * has come as far. The flags lie in host memory that all members share, so the survivors can release them: when a
  * member dies, is put in error or leaves, a thread of each survivor's process opens all its waits within about a
  * millisecond of learning of it. The survivors' streams then run empty instead of hanging, and
- * muster_stream_barrier_status() says who was lost. What such a stream computed behind the failed round is garbage;
- * that is what the status is for:
+ * muster_stream_barrier_status() names the lost member. The results of such a stream behind the failed round are
+ * garbage; that is what the status is for:
  *
  *     muster_stream_barrier_create(m, "step", NULL, 0, MUSTER_FOREVER, &b);
  *     for (int i = 0; i < steps; i++) {
@@ -83,14 +83,14 @@ MUSTER_API enum muster_status muster_stream_barrier_enqueue(struct muster_stream
 
 /*
  * Whether all that this process has enqueued so far is, or can still become, sound. Ask after synchronizing with the
- * stream: MUSTER_OK then means that no round in it was passed before all had arrived. MUSTER_UNAVAILABLE names who was
- * lost, MUSTER_ABORTED who gave up; MUSTER_CANCELLED: the job was closed. *ret_good (may be NULL) gets the last round
- * at which all members are known to have arrived; after a failure it is final and the same for all members.
+ * stream: MUSTER_OK then means that no round in it was passed before all had arrived. MUSTER_UNAVAILABLE names the lost
+ * member, MUSTER_ABORTED one that gave up; MUSTER_CANCELLED: the job was closed. *ret_good (may be NULL) gets the last
+ * round at which all members are known to have arrived; after a failure it is final and the same for all members.
  */
 MUSTER_API enum muster_status muster_stream_barrier_status(struct muster_stream_barrier *barrier, uint64_t *ret_good);
 
 /*
- * Who has not arrived at the round that the furthest member's stream has reached: up to `capacity` task ids; *ret_count
+ * The members missing at the round that the furthest member's stream has reached: up to `capacity` task ids; *ret_count
  * gets their number. Reads host memory only; never blocks.
  */
 MUSTER_API enum muster_status muster_stream_barrier_missing(struct muster_stream_barrier *barrier,

@@ -59,11 +59,11 @@ enum muster_cause {
 struct muster_options {
     const char *job;                            /* MUSTER_JOB; required there or here */
     int32_t task_id;                            /* MUSTER_TASK_ID when -1; set -1 by muster_options_init() */
-    uint32_t num_tasks;                         /* MUSTER_NUM_TASKS; only used by whoever creates the segment */
+    uint32_t num_tasks;                         /* MUSTER_NUM_TASKS; only used by the creator of the segment */
     uint32_t flags;                             /* MUSTER_JOIN_* */
     uint64_t incarnation;                       /* random when 0 */
     uint64_t heartbeat_period_ns;               /* of the thread; a quarter of the job's timeout */
-    const struct muster_segment_config *config; /* for whoever creates the segment; defaults when NULL */
+    const struct muster_segment_config *config; /* for the creator of the segment; defaults when NULL */
     muster_deadline deadline;                   /* for a predecessor's death to be settled; 0: 10 s */
 };
 

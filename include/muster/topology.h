@@ -33,7 +33,7 @@ enum muster_device_kind {
     MUSTER_DEVICE_GPU_PART = 2, /* a MIG instance: `parent` is the GPU */
 };
 
-/* Who told of a device; bits of muster_device.sources. */
+/* The sources that told of a device; bits of muster_device.sources. */
 enum muster_device_source {
     MUSTER_SOURCE_HWLOC = 1 << 0,
     MUSTER_SOURCE_SYSFS = 1 << 1,
@@ -146,7 +146,7 @@ MUSTER_API const char *muster_topology_note(const struct muster_topology *topolo
  * `muster run`, or with `muster` NULL, it is loaded here. The caller uses the same libhwloc (2.x, the shared one), ends
  * with hwloc_topology_destroy(), and does not modify it: it may be mapped read-only. Best before cuInit(), which takes
  * large ranges of addresses. Blocks while it is loaded, by us or by another task: some ms, seconds on large machines;
- * twenty seconds after another began it is loaded here. Where NVIDIA GPUs are, who loads it also asks NVML for all, in
+ * twenty seconds after another began it is loaded here. Where NVIDIA GPUs are, its loader also asks NVML for all, in
  * a child process: its answers are the machine's info "MusterNVML". MUSTER_UNAVAILABLE: no hwloc. Any thread; a child
  * after fork() may use what its parent has.
  */
@@ -162,7 +162,7 @@ enum muster_topology_form {
     MUSTER_FORM_2020 = 1, /* xla.DistributedRuntimeService of 2020: the two cannot read each other */
 };
 
-/* Who a local topology is of. Zeros and NULLs: as said. */
+/* The task and the host that a local topology is of. Zeros and NULLs: as said. */
 struct muster_local {
     int32_t process_id;        /* 2020: node_id */
     const char *boot_id;       /* NULL: the topology's */
@@ -196,7 +196,7 @@ MUSTER_API enum muster_status muster_topology_global(enum muster_topology_form f
  * Every task of the job gives its local topology under the same `name` (1 to 128 bytes without '/'; NULL: "default"),
  * and gets the same global one, malloc()ed. Blocks until all have given theirs. As of GetKeyValue, a task that is in
  * error (dead, too) ends it for all, and so does one that has left: MUSTER_UNAVAILABLE with its name; of a recoverable
- * task the successor is waited for. MUSTER_DEADLINE_EXCEEDED names those who did not come; what was given stands, and
+ * task the successor is waited for. MUSTER_DEADLINE_EXCEEDED names those that did not come; what was given stands, and
  * the call may be repeated. What muster_topology_global() finds wrong is every task's MUSTER_INVALID_ARGUMENT, with the
  * same sentence, in which local topology N is task N's; so are different forms under one name.
  *
