@@ -343,10 +343,11 @@ struct mu_cli_json {
 void mu_cli_json_start(struct mu_cli_json *json, FILE *out);
 void mu_cli_json_open(struct mu_cli_json *json, const char *key, char bracket);
 void mu_cli_json_close(struct mu_cli_json *json, char bracket);
-void mu_cli_json_text(struct mu_cli_json *json, const char *key, const char *text);
+void mu_cli_json_text(struct mu_cli_json *json, const char *key, const char *text); /* NULL: null */
 void mu_cli_json_text_n(struct mu_cli_json *json, const char *key, const char *text, size_t len);
 void mu_cli_json_unsigned(struct mu_cli_json *json, const char *key, uint64_t value);
 void mu_cli_json_signed(struct mu_cli_json *json, const char *key, int64_t value);
+void mu_cli_json_known(struct mu_cli_json *json, const char *key, int is_known, uint64_t value); /* else null */
 /* A number with three decimals: nanoseconds as microseconds. */
 void mu_cli_json_thousandths(struct mu_cli_json *json, const char *key, uint64_t thousandths);
 void mu_cli_json_bool(struct mu_cli_json *json, const char *key, int value);

@@ -21,10 +21,7 @@ static void segment_json_row(struct mu_cli_json *json, const struct muster_segme
     mu_cli_json_unsigned(json, "committed_bytes", row->committed_bytes);
     mu_cli_json_unsigned(json, "creator_pid", row->creator_pid);
     mu_cli_json_unsigned(json, "slots_live", row->slots_live);
-    if (row->problem)
-        mu_cli_json_text(json, "problem", row->problem);
-    else
-        mu_cli_json_null(json, "problem");
+    mu_cli_json_text(json, "problem", row->problem);
     mu_cli_json_close(json, '}');
 }
 

@@ -221,10 +221,7 @@ static void json_fact(struct mu_cli_json *json, const struct topic *topic, const
     mu_cli_json_text(json, "name", fact->name);
     mu_cli_json_text(json, "mark", marks[fact->mark].name);
     mu_cli_json_text(json, "text", fact->text);
-    if (fact->mend[0])
-        mu_cli_json_text(json, "mend", fact->mend);
-    else
-        mu_cli_json_null(json, "mend");
+    mu_cli_json_text(json, "mend", fact->mend[0] ? fact->mend : NULL);
     mu_cli_json_close(json, '}');
 }
 

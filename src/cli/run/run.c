@@ -11,6 +11,7 @@
 #include "agent/metrics/address.h"
 #include "cli/run/grpc.h"
 #include "cli/status/picture.h"
+#include "base/words.h"
 #include "segment/format.h"
 
 #define TRACE_EVENTS     4096u
@@ -42,14 +43,9 @@ int mu_cli_take_end(const struct mu_cli_call *call, struct mu_agent_options *opt
     return code;
 }
 
-static const char *stdin_word(size_t number)
-{
-    static const char *const words[] = {"all", "none", NULL};
+static MU_WORDS(stdin_word, "all", "none")
 
-    return words[number];
-}
-
-static int take_stdin(struct mu_cli_call *call, uint32_t num_tasks, int32_t *ret_to)
+    static int take_stdin(struct mu_cli_call *call, uint32_t num_tasks, int32_t *ret_to)
 {
     const char *text = call->values[MU_OPT_STDIN];
     uint64_t task = 0;
@@ -68,14 +64,9 @@ static int take_stdin(struct mu_cli_call *call, uint32_t num_tasks, int32_t *ret
     return 0;
 }
 
-static const char *policy_word(size_t number)
-{
-    static const char *const policies[] = {"job", "task", NULL};
+static MU_WORDS(policy_word, "job", "task")
 
-    return policies[number];
-}
-
-static int take_restarts(struct mu_cli_call *call, struct mu_agent_options *options)
+    static int take_restarts(struct mu_cli_call *call, struct mu_agent_options *options)
 {
     const char *policy = call->values[MU_OPT_RESTART_POLICY];
     size_t index = 0;
@@ -148,12 +139,7 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
     return take_survive(call, options);
 }
 
-const char *mu_cli_report_form(size_t number)
-{
-    static const char *const forms[] = {"table", "json", NULL};
-
-    return forms[number];
-}
+MU_WORDS(mu_cli_report_form, "table", "json")
 
 static int take_report(struct mu_cli_call *call, struct mu_agent_options *options)
 {
@@ -200,12 +186,7 @@ static int check_gpus(struct mu_cli_call *call, struct mu_cli_job *job)
     return 0;
 }
 
-const char *mu_cli_visibility(size_t number)
-{
-    static const char *const who[] = {"all", "own", NULL};
-
-    return who[number];
-}
+MU_WORDS(mu_cli_visibility, "all", "own")
 
 static int make_plan(struct mu_cli_call *call, struct mu_cli_apps *apps, struct mu_launch_binding *binding,
                      uint32_t num_tasks, struct mu_launch_plan **ret_plan)
@@ -340,12 +321,7 @@ int mu_cli_take_segment(struct mu_cli_call *call, uint32_t local_tasks, struct m
     return code ? code : take_trace(call, &options->trace_events);
 }
 
-const char *mu_cli_mpi_way(size_t number)
-{
-    static const char *const ways[] = {"auto", "pmi1", "port", "pmix", "none", NULL};
-
-    return ways[number];
-}
+MU_WORDS(mu_cli_mpi_way, "auto", "pmi1", "port", "pmix", "none")
 
 static int run_take_mpi(struct mu_cli_call *call, enum mu_agent_mpi *ret_mpi)
 {

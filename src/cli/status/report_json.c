@@ -7,14 +7,6 @@
 
 #include "cli/status/picture.h"
 
-static void json_known(struct mu_cli_json *json, const char *key, int is_known, uint64_t value)
-{
-    if (is_known)
-        mu_cli_json_unsigned(json, key, value);
-    else
-        mu_cli_json_null(json, key);
-}
-
 static void json_task(struct mu_cli_json *json, const struct mu_cli_picture *picture, const struct mu_cli_task *task)
 {
     uint64_t now = picture->now_ns;
@@ -23,16 +15,14 @@ static void json_task(struct mu_cli_json *json, const struct mu_cli_picture *pic
     mu_cli_json_task_fields(json, &task->info);
     mu_cli_json_text(json, "process_state", mu_cli_process_word(task));
     mu_cli_json_bool(json, "joined", task->info.alive && !task->unjoined);
-    json_known(json, "cpu_ns", task->start != 0, task->cpu_ns);
-    if (task->cpu_percent >= 0)
-        mu_cli_json_unsigned(json, "cpu_percent", (uint64_t)(task->cpu_percent + 0.5));
-    else
-        mu_cli_json_null(json, "cpu_percent");
+    mu_cli_json_known(json, "cpu_ns", task->start != 0, task->cpu_ns);
+    mu_cli_json_known(json, "cpu_percent", task->cpu_percent >= 0,
+                      task->cpu_percent < 0 ? 0 : (uint64_t)(task->cpu_percent + 0.5));
     mu_cli_json_bool(json, "cpu_recent", task->cpu_is_recent);
-    json_known(json, "last_ran_ns", task->last_ran != 0, task->last_ran);
+    mu_cli_json_known(json, "last_ran_ns", task->last_ran != 0, task->last_ran);
     mu_cli_json_open(json, "heartbeat_age", '{');
-    json_known(json, "min_ns", task->beat_until != 0, now > task->beat_until ? now - task->beat_until : 0);
-    json_known(json, "max_ns", task->beat_after != 0, now - task->beat_after);
+    mu_cli_json_known(json, "min_ns", task->beat_until != 0, now > task->beat_until ? now - task->beat_until : 0);
+    mu_cli_json_known(json, "max_ns", task->beat_after != 0, now - task->beat_after);
     mu_cli_json_close(json, '}');
     mu_cli_json_close(json, '}');
 }
@@ -65,17 +55,14 @@ static void json_meeting(struct mu_cli_json *json, const struct mu_cli_picture *
         int passed = meeting->state != MU_MEETING_WAITING;
 
         mu_cli_json_bool(json, "passed", passed);
-        if (passed)
-            mu_cli_json_text(json, "result", muster_status_name(meeting->code));
-        else
-            mu_cli_json_null(json, "result");
+        mu_cli_json_text(json, "result", passed ? muster_status_name(meeting->code) : NULL);
     }
     mu_cli_json_unsigned(json, "participants", meeting->participants);
     mu_cli_json_unsigned(json, "arrived", meeting->arrived);
     json_missing(json, picture, meeting);
     if (!meeting->is_group)
-        json_known(json, "deadline_ns", meeting->deadline_ns != UINT64_MAX, meeting->deadline_ns);
-    json_known(json, "since_ns", !meeting->is_group || meeting->since_ns, meeting->since_ns);
+        mu_cli_json_known(json, "deadline_ns", meeting->deadline_ns != UINT64_MAX, meeting->deadline_ns);
+    mu_cli_json_known(json, "since_ns", !meeting->is_group || meeting->since_ns, meeting->since_ns);
     mu_cli_json_close(json, '}');
 }
 
@@ -148,21 +135,21 @@ static void json_hosts(struct mu_cli_json *json, const struct mu_cli_picture *pi
         mu_cli_json_text(json, "name", view->name);
         mu_cli_json_bool(json, "leader", view->host == 0);
         mu_cli_json_text(json, "state", mu_host_state_name(view->state));
-        json_known(json, "since_ns", view->since != 0, view->since);
-        json_known(json, "heard_ns", view->heard != 0, view->heard);
+        mu_cli_json_known(json, "since_ns", view->since != 0, view->since);
+        mu_cli_json_known(json, "heard_ns", view->heard != 0, view->heard);
         mu_cli_json_unsigned(json, "first_task", view->first_task);
         mu_cli_json_unsigned(json, "num_tasks", view->num_tasks);
         mu_cli_json_unsigned(json, "connected", host->connected);
         mu_cli_json_unsigned(json, "in_error", host->in_error);
-        json_known(json, "rtt_ns", view->rtt != 0, view->rtt);
-        json_known(json, "rtt_min_ns", view->rtt_min != 0, view->rtt_min);
+        mu_cli_json_known(json, "rtt_ns", view->rtt != 0, view->rtt);
+        mu_cli_json_known(json, "rtt_min_ns", view->rtt_min != 0, view->rtt_min);
         mu_cli_json_unsigned(json, "bytes_in", view->bytes_in);
         mu_cli_json_unsigned(json, "bytes_out", view->bytes_out);
         mu_cli_json_unsigned(json, "frames_in", view->frames_in);
         mu_cli_json_unsigned(json, "frames_out", view->frames_out);
         mu_cli_json_unsigned(json, "connects", view->connects);
         mu_cli_json_unsigned(json, "calls", view->asking);
-        json_known(json, "agent_pid", view->agent_pid != 0, view->agent_pid);
+        mu_cli_json_known(json, "agent_pid", view->agent_pid != 0, view->agent_pid);
         json_served(json, host->served);
         mu_cli_json_close(json, '}');
     }

@@ -73,14 +73,8 @@ static void json_end(struct mu_cli_json *json, const struct muster_task_info *in
         return;
     }
     mu_cli_json_open(json, "ended", '{');
-    if (how >= 0 && WIFEXITED(how))
-        mu_cli_json_signed(json, "status", WEXITSTATUS(how));
-    else
-        mu_cli_json_null(json, "status");
-    if (how >= 0 && WIFSIGNALED(how))
-        mu_cli_json_signed(json, "signal", WTERMSIG(how));
-    else
-        mu_cli_json_null(json, "signal");
+    mu_cli_json_known(json, "status", how >= 0 && WIFEXITED(how), (uint64_t)WEXITSTATUS(how));
+    mu_cli_json_known(json, "signal", how >= 0 && WIFSIGNALED(how), (uint64_t)WTERMSIG(how));
     mu_cli_json_close(json, '}');
 }
 
@@ -92,10 +86,7 @@ void mu_cli_json_task_fields(struct mu_cli_json *json, const struct muster_task_
     mu_cli_json_bool(json, "alive", info->alive);
     mu_cli_json_bool(json, "recoverable", info->recoverable);
     mu_cli_json_bool(json, "guest", info->guest);
-    if (info->pid)
-        mu_cli_json_unsigned(json, "pid", info->pid);
-    else
-        mu_cli_json_null(json, "pid");
+    mu_cli_json_known(json, "pid", info->pid, info->pid);
     mu_cli_json_text(json, "host", info->host);
     mu_cli_json_unsigned(json, "attempt", info->attempt);
     mu_cli_json_unsigned(json, "incarnation", info->incarnation);

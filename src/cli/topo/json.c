@@ -175,10 +175,7 @@ static void put_tasks(const struct mu_cli_topo *topo, struct mu_cli_json *json)
         mu_cli_json_open(json, NULL, '{');
         mu_cli_json_signed(json, "task", rank->task);
         number_or_null(json, "pid", rank->pid ? (int64_t)rank->pid : -1);
-        if (rank->cpus)
-            mu_cli_json_text(json, "cpus", rank->cpus);
-        else
-            mu_cli_json_null(json, "cpus");
+        mu_cli_json_text(json, "cpus", rank->cpus);
         number_or_null(json, "box", rank->box);
         if (rank->is_restricted) {
             mu_cli_json_open(json, "devices", '[');
@@ -188,10 +185,7 @@ static void put_tasks(const struct mu_cli_topo *topo, struct mu_cli_json *json)
         } else {
             mu_cli_json_null(json, "devices");
         }
-        if (rank->elsewhere)
-            mu_cli_json_text(json, "unknown", rank->elsewhere);
-        else
-            mu_cli_json_null(json, "unknown");
+        mu_cli_json_text(json, "unknown", rank->elsewhere);
         mu_cli_json_close(json, '}');
     }
     mu_cli_json_close(json, ']');
@@ -205,10 +199,7 @@ void mu_cli_topo_json(const struct mu_cli_topo *topo, FILE *out)
     mu_cli_json_open(&json, NULL, '{');
     mu_cli_json_text(&json, "host", muster_topology_host(topo->topology));
     mu_cli_json_text(&json, "boot_id", muster_topology_boot_id(topo->topology));
-    if (topo->input)
-        mu_cli_json_text(&json, "input", topo->input);
-    else
-        mu_cli_json_null(&json, "input");
+    mu_cli_json_text(&json, "input", topo->input);
     put_boxes(topo, &json);
     mu_cli_json_open(&json, "devices", '[');
     for (size_t i = 0; i < topo->num_devices; i++)
@@ -216,10 +207,7 @@ void mu_cli_topo_json(const struct mu_cli_topo *topo, FILE *out)
     mu_cli_json_close(&json, ']');
     put_numas(topo, &json);
     put_links(topo, &json);
-    if (topo->job)
-        mu_cli_json_text(&json, "job", topo->job);
-    else
-        mu_cli_json_null(&json, "job");
+    mu_cli_json_text(&json, "job", topo->job);
     put_tasks(topo, &json);
     mu_cli_json_open(&json, "notes", '[');
     for (size_t i = 0; muster_topology_note(topo->topology, i); i++)

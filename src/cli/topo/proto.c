@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/words.h"
 #include "cli/topo/topo.h"
 
 enum { TASKS_MAX = 65536 };
@@ -17,12 +18,7 @@ struct locals {
     size_t count;
 };
 
-const char *mu_cli_topo_form(size_t number)
-{
-    static const char *const forms[] = {[MUSTER_FORM_XLA] = "xla", [MUSTER_FORM_2020] = "2020", NULL};
-
-    return forms[number];
-}
+MU_WORDS(mu_cli_topo_form, [MUSTER_FORM_XLA] = "xla", [MUSTER_FORM_2020] = "2020")
 
 int mu_cli_topo_proto_form(const struct mu_cli_call *call, struct mu_cli_topo_proto *ret_proto)
 {

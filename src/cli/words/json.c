@@ -95,7 +95,10 @@ void mu_cli_json_text_n(struct mu_cli_json *json, const char *key, const char *t
 
 void mu_cli_json_text(struct mu_cli_json *json, const char *key, const char *text)
 {
-    mu_cli_json_text_n(json, key, text, strlen(text));
+    if (text)
+        mu_cli_json_text_n(json, key, text, strlen(text));
+    else
+        mu_cli_json_null(json, key);
 }
 
 void mu_cli_json_unsigned(struct mu_cli_json *json, const char *key, uint64_t value)
@@ -108,6 +111,14 @@ void mu_cli_json_signed(struct mu_cli_json *json, const char *key, int64_t value
 {
     put_key(json, key);
     fprintf(json->out, "%" PRId64, value);
+}
+
+void mu_cli_json_known(struct mu_cli_json *json, const char *key, int is_known, uint64_t value)
+{
+    if (is_known)
+        mu_cli_json_unsigned(json, key, value);
+    else
+        mu_cli_json_null(json, key);
 }
 
 void mu_cli_json_thousandths(struct mu_cli_json *json, const char *key, uint64_t thousandths)

@@ -7,32 +7,13 @@
 #include <stdarg.h>
 #include <string.h>
 
-const char *mu_cli_jobs(size_t number)
-{
-    return number == 0 ? "@jobs" : NULL;
-}
+#include "base/words.h"
 
-const char *mu_cli_files(size_t number)
-{
-    return number == 0 ? "@files" : NULL;
-}
-
-const char *mu_cli_folders(size_t number)
-{
-    return number == 0 ? "@folders" : NULL;
-}
-
-const char *mu_cli_commands(size_t number)
-{
-    return number == 0 ? "@commands" : NULL;
-}
-
-const char *mu_cli_answers(size_t number)
-{
-    static const char *const answers[] = {"yes", "no", NULL};
-
-    return answers[number];
-}
+MU_WORDS(mu_cli_jobs, "@jobs")
+MU_WORDS(mu_cli_files, "@files")
+MU_WORDS(mu_cli_folders, "@folders")
+MU_WORDS(mu_cli_commands, "@commands")
+MU_WORDS(mu_cli_answers, "yes", "no")
 
 static const struct mu_cli_option *option_of(const struct mu_cli_call *call, enum mu_cli_option_id id)
 {

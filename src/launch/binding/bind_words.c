@@ -13,6 +13,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/words.h"
+
 #define PER_TASK_MAX 65536ul
 
 static const char *const names[MU_NUM_PARTS] = {
@@ -28,26 +30,11 @@ static const struct {
     {"thread", "hwthread"}, {"pu", "hwthread"}, {"cores", "core"},
 };
 
-const char *mu_launch_bind_to_word(size_t number)
-{
-    static const char *const words[] = {"none", "core", "gpu", "l3", "numa", "package", "hwthread", NULL};
+MU_WORDS(mu_launch_bind_to_word, "none", "core", "gpu", "l3", "numa", "package", "hwthread")
 
-    return words[number];
-}
+MU_WORDS(mu_launch_map_by_word, "slot", "core", "l3", "numa", "package", "hwthread")
 
-const char *mu_launch_map_by_word(size_t number)
-{
-    static const char *const words[] = {"slot", "core", "l3", "numa", "package", "hwthread", NULL};
-
-    return words[number];
-}
-
-const char *mu_launch_count_word(size_t number)
-{
-    static const char *const words[] = {"auto", "gpu", "core", "l3", "numa", "package", "hwthread", NULL};
-
-    return words[number];
-}
+MU_WORDS(mu_launch_count_word, "auto", "gpu", "core", "l3", "numa", "package", "hwthread")
 
 const char *mu_launch_part_name(enum mu_launch_part part)
 {
