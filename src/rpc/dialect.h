@@ -6,6 +6,7 @@
  *   tsl_coordination.c   tensorflow.CoordinationService;  tsl_jobs.c: its names of tasks;  tsl_devices.c: its devices;
  *                        tsl_report.c: the call that the service makes
  *   xla_runtime.c        xla.DistributedRuntimeService
+ *   keys.c               the calls to the store of both CoordinationServices
  *   devices.c            many local topologies into one;  gather.c: what all have told, once for all
  *
  * A dialect is a table of methods. A method reads one request, asks the engine, and writes what the engine has said.
@@ -38,16 +39,17 @@ struct mu_dialect {
 struct mu_method {
     const struct mu_dialect *dialect;
     const ProtobufCMessageDescriptor *request;
+    size_t key, more; /* of a call to the store: where in it the key, or the entry, and the other field lie */
     /* The request is the caller's. May end the visit. */
     void (*ask)(struct mu_visit *visit, const ProtobufCMessage *request);
     /* The engine has said OK: mu_visit_answer(). */
     void (*reply)(struct mu_visit *visit);
 };
-#define MU_METHOD(service, name, dialect, kind, ask, reply, islong)                                                    \
+#define MU_METHOD(service, name, dialect, kind, key, more, ask, reply, islong)                                         \
     {                                                                                                                  \
         .path = "/" service "/" name, .begin = mu_visit_begin, .is_long = islong, .data = &(const struct mu_method)    \
         {                                                                                                              \
-            dialect, kind, ask, reply                                                                                  \
+            dialect, kind, key, more, ask, reply                                                                       \
         }                                                                                                              \
     }
 extern const struct mu_rpc_method mu_xla_coordination[], mu_tsl_coordination[],
@@ -136,6 +138,14 @@ void mu_gather_answer(struct mu_gather *gather, struct mu_visit *visit);
 /* The visit that waits there has ended. */
 void mu_gather_left(struct mu_visit *visit);
 extern const struct mu_gather mu_tsl_devices, mu_xla_topology; /* as they begin */
+
+/* keys.c: calls that differ only in where their requests' fields lie. */
+void mu_ask_insert(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_ask_get(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_ask_try(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_ask_increment(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_ask_dir(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_ask_delete(struct mu_visit *visit, const ProtobufCMessage *request);
 
 /* Answers that have the same bytes in several dialects. */
 void mu_reply_empty(struct mu_visit *visit);

@@ -171,56 +171,6 @@ static void xla_reply_watch(struct mu_visit *v)
     free(each);
 }
 
-/* ---- keys -------------------------------------------------------------------------------------------------------- */
-
-static void xla_ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
-{
-    static const Mu__XlaCoordination__KeyValueEntry none = MU__XLA_COORDINATION__KEY_VALUE_ENTRY__INIT;
-    ASK(InsertKeyValue, q);
-    const Mu__XlaCoordination__KeyValueEntry *kv = q->kv ? q->kv : &none;
-
-    mu_coord_insert(coord, &v->ask, MU_BYTES(kv->key), MU_BYTES(kv->value), q->allow_overwrite);
-}
-
-static void xla_ask_get(struct mu_visit *v, const ProtobufCMessage *request)
-{
-    ASK(GetKeyValue, q);
-
-    if (mu_visit_name(v, q->key))
-        mu_coord_get(coord, &v->ask, MU_BYTES(q->key));
-}
-
-static void xla_ask_try(struct mu_visit *v, const ProtobufCMessage *request)
-{
-    ASK(TryGetKeyValue, q);
-
-    if (mu_visit_name(v, q->key))
-        mu_coord_try_get(coord, &v->ask, MU_BYTES(q->key));
-}
-
-static void xla_ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
-{
-    ASK(IncrementKeyValue, q);
-
-    if (mu_visit_name(v, q->key))
-        mu_coord_increment(coord, &v->ask, MU_BYTES(q->key), q->increment);
-}
-
-static void xla_ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
-{
-    ASK(GetKeyValueDir, q);
-
-    v->ask.write = mu_write_entry;
-    mu_coord_get_dir(coord, &v->ask, MU_BYTES(q->directory_key));
-}
-
-static void xla_ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
-{
-    ASK(DeleteKeyValue, q);
-
-    mu_coord_delete(coord, &v->ask, MU_BYTES(q->key));
-}
-
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
 static void xla_ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
@@ -242,11 +192,14 @@ static void xla_ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
 
 static const struct mu_dialect dialect = {.not_text = not_text, .admit = xla_admit, .error = xla_error};
 
-#define ANY(name, kind, ask, reply, islong)                                                                            \
+#define ANY(name, kind, key, more, ask, reply, islong)                                                                 \
     MU_METHOD("xla.coordination.CoordinationService", name, &dialect,                                                  \
-              &mu__xla_coordination__##kind##_request__descriptor, ask, reply, islong)
-#define METHOD(name, kind, ask, reply) ANY(name, kind, ask, reply, false)
-#define LONG(name, kind, ask, reply)   ANY(name, kind, ask, reply, true) /* its answer may be */
+              &mu__xla_coordination__##kind##_request__descriptor, key, more, ask, reply, islong)
+#define METHOD(name, kind, ask, reply) ANY(name, kind, 0, 0, ask, reply, false)
+#define LONG(name, kind, ask, reply)   ANY(name, kind, 0, 0, ask, reply, true) /* its answer may be */
+#define KEY(name, kind, key, more, ask, reply, islong)                                                                 \
+    ANY(#name, kind, offsetof(Mu__XlaCoordination__##name##Request, key),                                              \
+        offsetof(Mu__XlaCoordination__##name##Request, more), ask, reply, islong)
 
 const struct mu_rpc_method mu_xla_coordination[] = {
     METHOD("RegisterTask", register_task, xla_ask_register, mu_reply_incarnation),
@@ -256,12 +209,12 @@ const struct mu_rpc_method mu_xla_coordination[] = {
     METHOD("ShutdownTask", shutdown_task, xla_ask_shutdown, mu_reply_empty),
     LONG("WatchTasks", watch_tasks, xla_ask_watch, xla_reply_watch),
     METHOD("GetAliveTasks", get_alive_tasks, xla_ask_alive, xla_reply_alive),
-    METHOD("InsertKeyValue", insert_key_value, xla_ask_insert, mu_reply_empty),
-    LONG("GetKeyValue", get_key_value, xla_ask_get, mu_reply_entry),
-    LONG("TryGetKeyValue", try_get_key_value, xla_ask_try, mu_reply_entry),
-    METHOD("IncrementKeyValue", increment_key_value, xla_ask_increment, mu_reply_entry),
-    LONG("GetKeyValueDir", get_key_value_dir, xla_ask_dir, mu_reply_directory),
-    METHOD("DeleteKeyValue", delete_key_value, xla_ask_delete, mu_reply_empty),
+    KEY(InsertKeyValue, insert_key_value, kv, allow_overwrite, mu_ask_insert, mu_reply_empty, false),
+    KEY(GetKeyValue, get_key_value, key, key, mu_ask_get, mu_reply_entry, true),
+    KEY(TryGetKeyValue, try_get_key_value, key, key, mu_ask_try, mu_reply_entry, true),
+    KEY(IncrementKeyValue, increment_key_value, key, increment, mu_ask_increment, mu_reply_entry, false),
+    KEY(GetKeyValueDir, get_key_value_dir, directory_key, directory_key, mu_ask_dir, mu_reply_directory, true),
+    KEY(DeleteKeyValue, delete_key_value, key, key, mu_ask_delete, mu_reply_empty, false),
     METHOD("Barrier", barrier, xla_ask_barrier, mu_reply_counter),
     METHOD("CancelBarrier", cancel_barrier, xla_ask_cancel, mu_reply_empty),
     {0},

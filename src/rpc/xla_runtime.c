@@ -428,8 +428,8 @@ static void runtime_ask_barrier(struct mu_visit *v, const ProtobufCMessage *requ
 static const struct mu_dialect dialect = {.not_text = not_text, .admit = runtime_admit};
 
 #define ANY(name, kind, ask, reply, islong)                                                                            \
-    MU_METHOD("xla.DistributedRuntimeService", name, &dialect, &mu__xla_runtime__##kind##_request__descriptor, ask,    \
-              reply, islong)
+    MU_METHOD("xla.DistributedRuntimeService", name, &dialect, &mu__xla_runtime__##kind##_request__descriptor, 0, 0,   \
+              ask, reply, islong)
 #define METHOD(name, kind, ask, reply) ANY(name, kind, ask, reply, false)
 #define LONG(name, kind, ask, reply)   ANY(name, kind, ask, reply, true) /* its answer may be */
 
