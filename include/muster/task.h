@@ -39,6 +39,7 @@ enum muster_cause {
     MUSTER_CAUSE_HEARTBEAT = 3, /* silent for longer than the timeout: stopped or hung */
     MUSTER_CAUSE_RESTARTED = 4, /* another incarnation registered while it was connected */
     MUSTER_CAUSE_EXITED = 5,    /* its process ended without leaving, with an exit status */
+    MUSTER_CAUSE_SERVICE = 6,   /* a client over gRPC: the coordination service, for a failure of more than this task */
 };
 
 #define MUSTER_JOIN_RECOVERABLE                                                                                        \

@@ -56,7 +56,8 @@ static void say_living_error(struct mu_agent *agent, uint64_t *said_ns)
     if (task < 0 || error.since_ns == *said_ns)
         return;
     *said_ns = error.since_ns;
-    if (error.cause == MUSTER_CAUSE_HEARTBEAT || error.cause == MUSTER_CAUSE_REPORTED)
+    if (error.cause == MUSTER_CAUSE_HEARTBEAT || error.cause == MUSTER_CAUSE_REPORTED ||
+        error.cause == MUSTER_CAUSE_SERVICE)
         mu_agent_say("%s is in error: %s", mu_agent_task_name(agent, (uint32_t)task, name, sizeof name), error.message);
 }
 

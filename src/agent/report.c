@@ -18,6 +18,7 @@ static const char *cause_words(const struct muster_error *error)
 {
     switch (error->cause) {
     case MUSTER_CAUSE_REPORTED: return "after it reported an error";
+    case MUSTER_CAUSE_SERVICE: return "after the coordination service had put it in error";
     case MUSTER_CAUSE_HEARTBEAT: return "after its heartbeats had stopped";
     default: return NULL;
     }

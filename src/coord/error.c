@@ -63,7 +63,7 @@ static void fail_wire_clients(struct mu_coord *coord, const char *text, bool als
             continue;
         if (r.state == MUSTER_TASK_CONNECTED && (r.flags & MU_TASK_GUEST) &&
             (also_told || !is_told(coord, i, r.incarnation)))
-            mu_task_fail(ctx, i, r.incarnation, MU_EVENT_REPORT, MUSTER_INTERNAL, MUSTER_CAUSE_REPORTED, text);
+            mu_task_fail(ctx, i, r.incarnation, MU_EVENT_REPORT, MUSTER_INTERNAL, MUSTER_CAUSE_SERVICE, text);
     }
     mu_exit(ctx);
 }

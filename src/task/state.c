@@ -65,6 +65,7 @@ const char *mu_task_cause_name(enum muster_cause cause)
         [MUSTER_CAUSE_NONE] = "none",           [MUSTER_CAUSE_REPORTED] = "reported",
         [MUSTER_CAUSE_DIED] = "died",           [MUSTER_CAUSE_HEARTBEAT] = "heartbeat",
         [MUSTER_CAUSE_RESTARTED] = "restarted", [MUSTER_CAUSE_EXITED] = "exited",
+        [MUSTER_CAUSE_SERVICE] = "service",
     };
 
     return name_pick(names, sizeof names / sizeof names[0], (size_t)cause);

@@ -128,7 +128,7 @@ check 9 run -n 2 --grpc --shutdown-timeout 4s --kill-on-fail=no -- bash -c '
     exec '"$GUEST"' register poll shutdown'
 waits='task 1 (pid [0-9]* on host .*) waits in the shutdown: 1 of 2 tasks have not called .*: task 0 (pid [0-9]* .*)'
 err_has "^muster run: $waits; it said last: ValueError: out of luck$"
-err_has '^muster run: task 1 (pid [0-9]*) .*: the shutdown has timed out: task 1 (.*) waited in it, without task 0 '
+err_has '^muster run: task 1 (pid [0-9]*) .* after the coordination service had put it in error: the shutdown has timed out: task 1 (.*) waited in it, without task 0 '
 [ "$(grep -c 'it said last: ValueError' "$ERR")" -eq 2 ] || fail "it is not said again at the end"
 
 RUN_OPTIONS=--grpc start_job 3 bash -c '

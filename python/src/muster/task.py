@@ -28,7 +28,7 @@ from muster.group import Group
 from muster.kv import KeyValue
 
 STATES = ("DISCONNECTED", "CONNECTED", "ERROR")
-CAUSES = ("", "REPORTED", "DIED", "HEARTBEAT", "RESTARTED", "EXITED")
+CAUSES = ("", "REPORTED", "DIED", "HEARTBEAT", "RESTARTED", "EXITED", "SERVICE")
 
 
 class TaskState(NamedTuple):

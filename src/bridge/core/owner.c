@@ -349,7 +349,7 @@ bool mu_take_to_owner(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     mu_unpack_text(u, text, sizeof text);
     v.text = text;
     if (!mu_unpack_end(u) || !mu_is_local_task(core->seg, e.task) || v.code > MUSTER_DATA_LOSS ||
-        v.cause > MUSTER_CAUSE_EXITED) {
+        v.cause > MUSTER_CAUSE_SERVICE) {
         mu_fail(MUSTER_INVALID_ARGUMENT, "op %u for task %u cannot be", e.op, e.task);
         return false;
     }

@@ -234,7 +234,7 @@ static bool record_can_be(const struct mu_core *core, uint32_t host, const struc
         return record_bad("is not its to tell", task);
     if (task < after)
         return record_bad("is out of order", task);
-    if (!s->version || s->state > MUSTER_TASK_ERROR || s->cause > MUSTER_CAUSE_EXITED || s->code > MUSTER_DATA_LOSS ||
+    if (!s->version || s->state > MUSTER_TASK_ERROR || s->cause > MUSTER_CAUSE_SERVICE || s->code > MUSTER_DATA_LOSS ||
         (s->flags & ~TOLD_FLAGS))
         return record_bad("cannot be", task);
     return !s->text_len || !memchr(s->text, 0, s->text_len) || record_bad("has a text with a NUL", task);

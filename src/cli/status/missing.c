@@ -20,7 +20,10 @@ enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const stru
     if (!info->alive) {
         if (info->state == MUSTER_TASK_DISCONNECTED)
             return MU_CLI_GONE;
-        return info->state == MUSTER_TASK_ERROR && info->cause == MUSTER_CAUSE_REPORTED ? MU_CLI_IN_ERROR : MU_CLI_DEAD;
+        return info->state == MUSTER_TASK_ERROR &&
+                       (info->cause == MUSTER_CAUSE_REPORTED || info->cause == MUSTER_CAUSE_SERVICE)
+                   ? MU_CLI_IN_ERROR
+                   : MU_CLI_DEAD;
     }
     if (task->letter == 'T' || task->letter == 't')
         return MU_CLI_STOPPED;

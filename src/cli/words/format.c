@@ -84,6 +84,7 @@ const char *mu_cli_cause_name(enum muster_cause cause)
     case MUSTER_CAUSE_HEARTBEAT: return "silent";
     case MUSTER_CAUSE_RESTARTED: return "restarted";
     case MUSTER_CAUSE_EXITED: return "exited";
+    case MUSTER_CAUSE_SERVICE: return "service";
     }
     return "?";
 }
