@@ -73,7 +73,7 @@ enum muster_status mu_coord_open(const struct mu_coord_options *options, struct 
         free(coord);
         return status;
     }
-    coord->leave_until = coord->lost_next = UINT64_MAX;
+    coord->leave_until = coord->lost_next = coord->word_until = UINT64_MAX;
     coord->report_of = -1;
     coord->registered = have_all_been_here(coord);
     mu_coord_listen(coord); /* once it cannot fail any more */

@@ -16,6 +16,8 @@
 #include "task/guest.h"
 #include "task/task.h"
 
+#define WORD_NS 5000000000u /* for which host 0's word may come behind the record of the task that it blames */
+
 enum { SILENT_SHOWN = 3, LAST_CODE = MUSTER_DATA_LOSS };
 
 /* ---- telling ---- */
@@ -101,12 +103,11 @@ static void fail_untold(struct mu_coord *coord)
 static void error_broadcast(struct mu_coord *coord)
 {
     coord->error.is = true;
+    coord->word_until = UINT64_MAX;
     mu_coord_key_waits_fail(coord, coord->error.text);
     call_wire_clients(coord);
-    if (!coord->polled) {
-        fail_untold(coord);
+    if (!coord->polled)
         return;
-    }
     while (coord->polls.first)
         poller_tell(coord, coord->polls.first);
     mu_lines_failed(coord);
@@ -191,14 +192,50 @@ static bool error_compose(struct mu_coord *coord, int32_t task)
     return true;
 }
 
+/*
+ * Host 0's engine has put the task in error, for a failure of its own, and tells the other engines what that is: on
+ * those the record may come first, which says less.
+ */
+static bool word_awaited(struct mu_coord *coord, int32_t task)
+{
+    struct mu_task_record r;
+
+    if (!mu_coord_follows(coord))
+        return false;
+    mu_coord_record(coord, task, &r, NULL);
+    if (r.state != MUSTER_TASK_ERROR || r.cause != MUSTER_CAUSE_SERVICE)
+        return false;
+    if (coord->word_until == UINT64_MAX) {
+        coord->word_until = mu_now() + WORD_NS;
+        mu_coord_due(coord, coord->word_until);
+    }
+    return coord->word_until != 0;
+}
+
 static void errors_look(struct mu_coord *coord, const struct mu_cluster_root *root)
 {
     if (!root->errors) {
         coord->error.is = false;
+        coord->word_until = UINT64_MAX;
     } else if (!coord->error.is && root->first_error && root->first_error <= coord->num_tasks &&
-               error_compose(coord, (int32_t)root->first_error - 1)) {
+               !word_awaited(coord, (int32_t)root->first_error - 1) && error_compose(coord, (int32_t)root->first_error - 1)) {
         error_broadcast(coord);
+        if (!coord->polled)
+            fail_untold(coord);
     }
+}
+
+static uint64_t errors_next(const struct mu_coord *coord)
+{
+    return coord->word_until ? coord->word_until : UINT64_MAX;
+}
+
+static void errors_due(struct mu_coord *coord, uint64_t now)
+{
+    if (!coord->word_until || now < coord->word_until)
+        return;
+    coord->word_until = 0; /* the record must do */
+    mu_coord_look_at_tasks(coord);
 }
 
 const char *mu_coord_error(struct mu_coord *coord, int32_t *ret_origin)
@@ -425,4 +462,5 @@ void mu_coord_heartbeat(struct mu_coord *coord, struct mu_coord_request *request
     mu_coord_deliver(coord);
 }
 
-const struct mu_coord_feature mu_errors_feature = {.look_tasks = errors_look, .stop = polls_stop};
+const struct mu_coord_feature mu_errors_feature = {
+    .look_tasks = errors_look, .next = errors_next, .due = errors_due, .stop = polls_stop};

@@ -246,6 +246,8 @@ struct mu_coord {
     struct mu_coord_pending_list polls;
     bool polled; /* somebody has, ever */
     struct mu_coord_error error;
+    uint64_t word_until; /* until when the job's error is not told, for host 0's word of it comes; UINT64_MAX: none
+                         does; 0: it has not come */
     bool (*call_task)(void *arg, const struct mu_coord_report *report); /* NULL: none is called */
     void *call_arg;
     int32_t report_of; /* the whole of what was reported last: the record keeps its beginning */
