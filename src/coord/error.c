@@ -218,7 +218,8 @@ static void errors_look(struct mu_coord *coord, const struct mu_cluster_root *ro
         coord->error.is = false;
         coord->word_until = UINT64_MAX;
     } else if (!coord->error.is && root->first_error && root->first_error <= coord->num_tasks &&
-               !word_awaited(coord, (int32_t)root->first_error - 1) && error_compose(coord, (int32_t)root->first_error - 1)) {
+               !word_awaited(coord, (int32_t)root->first_error - 1) &&
+               error_compose(coord, (int32_t)root->first_error - 1)) {
         error_broadcast(coord);
         if (!coord->polled)
             fail_untold(coord);

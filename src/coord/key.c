@@ -3,8 +3,7 @@
  * than MUSTER_KEY_MAX, as JAX's are that list all devices of a clique.
  *
  * The reference folds slashes and ends a key at its first NUL; so it is here. What the store can hold it holds as it
- * is. A longer key's name is its beginning, a NUL, and a hash of all of it: no other key has a NUL. There the key lies
- * in front of the value, with its length. The empty key's name is one NUL.
+ * is. A longer key has a name of its own (kv/key.h), and lies in front of its value. The empty key's name is one NUL.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,10 +13,7 @@
 #include "base/utf8.h"
 #include "coord/private.h"
 
-enum {
-    BEGINS = 3968,   /* bytes of a long key that its name begins with */
-    HASH_DIGITS = 32 /* and that it ends with, behind a NUL */
-};
+enum { BEGINS = MU_KV_LONG_BEGINS, HASH_DIGITS = MU_KV_LONG_HASH };
 
 /* The parts of the path, one '/' between them, whatever they are. */
 static size_t fold_path(const char *key, size_t len, char *to)
@@ -118,37 +114,41 @@ void *mu_coord_head_join(const struct mu_coord_head *head, const void *value, si
 
 void mu_coord_entry(const struct muster_kv_entry *stored, struct muster_kv_entry *ret_entry)
 {
-    uint64_t len;
+    size_t head;
 
     *ret_entry = *stored;
-    if (stored->key_len != BEGINS + 1 + HASH_DIGITS || stored->key[BEGINS] || stored->value_len < sizeof len)
+    if (!mu_kv_is_long(stored->key, stored->key_len) ||
+        !mu_kv_long_key(stored->value, stored->value_len, &ret_entry->key, &ret_entry->key_len))
         return;
-    memcpy(&len, stored->value, sizeof len);
-    if (len > stored->value_len - sizeof len)
-        return;
-    ret_entry->key = (const char *)stored->value + sizeof len;
-    ret_entry->key_len = len;
-    ret_entry->value = (const char *)stored->value + sizeof len + len;
-    ret_entry->value_len = stored->value_len - sizeof len - len;
+    head = sizeof(uint64_t) + ret_entry->key_len;
+    ret_entry->value = (const char *)stored->value + head;
+    ret_entry->value_len = stored->value_len - head;
 }
 
-bool mu_coord_is_alone(const char *key, size_t len)
-{
-    size_t used = len ? strnlen(key, len) : 0, slashes = 0;
-
-    while (slashes < used && key[slashes] == '/')
-        slashes++;
-    return slashes == used || used > MUSTER_KEY_MAX;
-}
-
-enum muster_status mu_coord_directory(const char *key, size_t len, char *ret_prefix, size_t *ret_len)
+enum muster_status mu_coord_directory(const char *key, size_t len, char **ret_path, size_t *ret_len)
 {
     len = len ? strnlen(key, len) : 0;
-    if (len > MUSTER_KEY_MAX)
+    *ret_path = NULL;
+    if (len > MU_WIRE_KEY_MAX)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the directory's name is %zu bytes long; %u is the most", len,
-                       MUSTER_KEY_MAX);
-    *ret_len = fold_path(key, len, ret_prefix);
+                       MU_WIRE_KEY_MAX);
+    *ret_path = malloc(len + 2);
+    if (!*ret_path)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a directory's name of %zu bytes", len);
+    *ret_len = fold_path(key, len, *ret_path);
     if (*ret_len)
-        ret_prefix[(*ret_len)++] = '/';
+        (*ret_path)[(*ret_len)++] = '/';
+    (*ret_path)[*ret_len] = 0;
     return MUSTER_OK;
+}
+
+size_t mu_coord_below(struct muster_kv_entry *entries, size_t count, const char *path, size_t len)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (len <= BEGINS ||
+            mu_kv_begins(entries[i].key, entries[i].key_len, entries[i].value, entries[i].value_len, path, len))
+            entries[kept++] = entries[i];
+    return kept;
 }

@@ -72,21 +72,16 @@ static void change_anywhere(struct mu_coord *coord, struct mu_coord_request *req
 /* A long key lies in front of its value. */
 static enum muster_status join_head(struct mu_kv_change *c, const struct mu_coord_head *head, void **ret_joined)
 {
-    bool counts = c->op == MU_OP_KV_INCREMENT || c->op == MU_OP_KV_APPEND;
-
     *ret_joined = NULL;
     if (c->len + mu_coord_head_bytes(head) > MUSTER_VALUE_MAX)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the value is %zu bytes long; %u is the most", c->len,
                        MUSTER_VALUE_MAX - (unsigned)mu_coord_head_bytes(head));
     if (!head->key || c->op == MU_OP_KV_DELETE)
         return MUSTER_OK;
-    if (counts)
-        return mu_fail(MUSTER_INVALID_ARGUMENT,
-                       "a key of %zu bytes can be set alone: those that are counted up or "
-                       "appended to are %u bytes long at most",
-                       head->len, MUSTER_KEY_MAX);
     c->value = *ret_joined = mu_coord_head_join(head, c->value, c->len);
     c->len += mu_coord_head_bytes(head);
+    if (c->op == MU_OP_KV_APPEND)
+        c->number = mu_coord_head_bytes(head);
     return *ret_joined ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value");
 }
 

@@ -309,10 +309,15 @@ enum muster_status mu_coord_key(struct mu_coord *coord, const char *key, size_t 
 size_t mu_coord_head_bytes(const struct mu_coord_head *head);
 /* The head and the value: malloc()ed. */
 void *mu_coord_head_join(const struct mu_coord_head *head, const void *value, size_t len);
-/* As mu_kv_directory(), of a client's. */
-enum muster_status mu_coord_directory(const char *key, size_t len, char *ret_prefix, size_t *ret_len);
-/* Too long for anything to be below it here, or empty. */
-bool mu_coord_is_alone(const char *key, size_t len);
+/* As mu_kv_directory(), of a client's: malloc()ed, NULL where it fails. */
+enum muster_status mu_coord_directory(const char *key, size_t len, char **ret_path, size_t *ret_len);
+/* What a listing is asked for: names in the store have no more of a longer path, */
+static inline size_t mu_coord_listed(size_t len)
+{
+    return len < MU_KV_LONG_BEGINS ? len : MU_KV_LONG_BEGINS;
+}
+/* and those entries alone are kept that are below it. How many. */
+size_t mu_coord_below(struct muster_kv_entry *entries, size_t count, const char *path, size_t len);
 /* A barrier's id in no more bytes than MUSTER_BARRIER_ID_MAX, without a NUL. */
 void mu_coord_id(const char *id, size_t len, char text[MUSTER_BARRIER_ID_MAX + 1]);
 

@@ -81,13 +81,13 @@ bool mu_coord_call_begin(struct mu_coord *coord, struct mu_coord_request *reques
 /* Its request is answered, and the call freed. */
 void mu_coord_call_done(struct mu_coord_call *call, enum muster_status status, unsigned payload, const char *text);
 
-/* ---- keys: coord/remote_kv.c. A `prefix` ends with a '/'. ---- */
+/* ---- keys: coord/remote_kv.c. A path ends with a '/'. ---- */
 
 /* The change of a key as mu_kv_key() made it, or the delete of a directory. */
 void mu_coord_remote_change(struct mu_coord *coord, struct mu_coord_request *request, enum mu_op op,
                             const struct mu_key *k, uint64_t number, const void *value, size_t len);
-void mu_coord_remote_list(struct mu_coord *coord, struct mu_coord_request *request, const char *prefix,
-                          size_t prefix_len);
+/* The path is freed, now or when it has ended. */
+void mu_coord_remote_list(struct mu_coord *coord, struct mu_coord_request *request, char *path, size_t len);
 void mu_coord_remote_count(struct mu_coord *coord, struct mu_coord_request *request, const char *prefix,
                            size_t prefix_len);
 

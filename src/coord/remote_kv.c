@@ -6,6 +6,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kv/remote.h"
@@ -93,11 +94,13 @@ void mu_coord_remote_change(struct mu_coord *coord, struct mu_coord_request *req
 struct remote_listing {
     struct mu_coord_call call;
     struct mu_kv_remote_list remote;
-    char prefix[MUSTER_KEY_MAX + 2];
+    char *path;
+    size_t path_len;
 };
 
 static void listing_freed(struct mu_coord_call *call)
 {
+    free(((struct remote_listing *)call)->path);
     mu_kv_list_done(&((struct remote_listing *)call)->remote);
 }
 
@@ -108,13 +111,14 @@ static enum muster_status listing_hold(struct mu_kv_remote_list *list, size_t by
 
 static void listing_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
 {
-    struct mu_snapshot *s = &((struct remote_listing *)call)->remote.s;
+    struct remote_listing *l = (struct remote_listing *)call;
+    struct mu_snapshot *s = &l->remote.s;
     struct mu_coord_pending *p = call->p;
 
     if (!status) {
         mu_snapshot_sort(s);
         p->request->entries = s->entries;
-        p->request->num_entries = s->count;
+        p->request->num_entries = mu_coord_below(s->entries, s->count, l->path, l->path_len);
         p->owned[0] = s->entries;
         p->owned[1] = s->bytes;
         memset(s, 0, sizeof *s);
@@ -122,20 +126,22 @@ static void listing_ended(struct mu_coord_call *call, enum muster_status status,
     mu_coord_call_done(call, status, MU_PAYLOAD_NONE, text);
 }
 
-void mu_coord_remote_list(struct mu_coord *coord, struct mu_coord_request *request, const char *prefix,
-                          size_t prefix_len)
+void mu_coord_remote_list(struct mu_coord *coord, struct mu_coord_request *request, char *path, size_t len)
 {
     struct remote_listing *l = mu_coord_call_new(request, sizeof *l, listing_ended);
 
-    if (!l)
+    if (!l) {
+        free(path);
         return;
-    memcpy(l->prefix, prefix, prefix_len);
+    }
+    l->path = path;
+    l->path_len = len;
     l->call.freed = listing_freed;
-    l->remote.s = (struct mu_snapshot){.prefix = l->prefix, .prefix_len = prefix_len};
+    l->remote.s = (struct mu_snapshot){.prefix = path, .prefix_len = mu_coord_listed(len)};
     l->remote.hold = listing_hold;
     l->remote.arg = &l->call;
     mu_kv_list_begin(&l->remote);
-    mu_coord_call_begin(coord, request, &coord->remote->requests, &l->call, sizeof *l);
+    mu_coord_call_begin(coord, request, &coord->remote->requests, &l->call, sizeof *l + len);
 }
 
 struct counting {

@@ -38,8 +38,9 @@ struct mu_work {
     size_t written; /* entries */
     struct mu_blob *answer;
     size_t len, counted; /* of the answer; of what was surveyed, in the account */
+    char *path;          /* of the directory, with a '/' behind it */
+    size_t path_len;
     struct mu_key key;
-    char prefix[MUSTER_KEY_MAX + 2];
 };
 
 static void free_work(struct mu_coord *coord, struct mu_work *w)
@@ -49,6 +50,7 @@ static void free_work(struct mu_coord *coord, struct mu_work *w)
     mu_kv_tree_done(&w->tree);
     mu_survey_done(&w->survey);
     mu_blob_drop(w->answer);
+    free(w->path);
     free(w);
 }
 
@@ -115,6 +117,8 @@ static bool list_piece(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_wor
         if (*ret_status || !ended)
             return *ret_status != MUSTER_OK;
         w->surveyed = true;
+        w->survey.snapshot.count =
+            mu_coord_below(w->survey.snapshot.entries, w->survey.snapshot.count, w->path, w->path_len);
     }
     return !w->write || write_piece(coord, w, ret_status);
 }
@@ -189,7 +193,7 @@ static void turn_away(struct mu_coord *coord, struct mu_coord_request *request, 
 /* What is left of it waits for its turn. */
 static void put_off(struct mu_coord *coord, struct mu_coord_request *request, struct mu_work *w)
 {
-    struct mu_coord_pending *p = mu_coord_pending_new(coord, request, &coord->work, sizeof *w);
+    struct mu_coord_pending *p = mu_coord_pending_new(coord, request, &coord->work, sizeof *w + w->path_len);
 
     if (!p) {
         turn_away(coord, request, w);
@@ -290,9 +294,9 @@ static void works_stop(struct mu_coord *coord)
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 
-/* NULL: it was answered. *ret_len: of the path that the key stands for, with a '/' behind it; 0: the root. */
+/* NULL: it was answered. */
 static struct mu_work *work_of(struct mu_coord *coord, struct mu_coord_request *request, const char *key,
-                               size_t key_len, size_t *ret_len)
+                               size_t key_len)
 {
     struct mu_work *w;
     enum muster_status status;
@@ -301,16 +305,17 @@ static struct mu_work *work_of(struct mu_coord *coord, struct mu_coord_request *
     if (mu_coord_refuses(coord, request))
         return NULL;
     w = malloc(sizeof *w);
-    if (w) {
+    if (w)
         memset(w, 0, offsetof(struct mu_work, key));
-        status = mu_coord_directory(key, key_len, w->prefix, ret_len);
-    } else {
-        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a directory");
-    }
-    if (!status && *ret_len) {
-        w->prefix[*ret_len] = 0;
+    status = w ? mu_coord_directory(key, key_len, &w->path, &w->path_len)
+               : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a directory");
+    if (!status && w->path_len) {
+        w->survey.snapshot.prefix = w->path;
+        w->survey.snapshot.prefix_len = mu_coord_listed(w->path_len);
         return w;
     }
+    if (w)
+        free(w->path);
     free(w);
     if (status)
         mu_coord_fail(request, status, MU_PAYLOAD_NONE);
@@ -321,73 +326,93 @@ static struct mu_work *work_of(struct mu_coord *coord, struct mu_coord_request *
 
 void mu_coord_get_dir(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
-    size_t len;
     struct mu_work *w;
 
     request->entries = NULL;
     request->num_entries = 0;
     request->value = NULL;
     request->len = 0;
-    w = work_of(coord, request, key, key_len, &len);
+    w = work_of(coord, request, key, key_len);
     if (!w)
         return;
     if (coord->remote) {
-        mu_coord_remote_list(coord, request, w->prefix, len);
+        mu_coord_remote_list(coord, request, w->path, w->path_len);
+        w->path = NULL;
         free_work(coord, w);
         mu_coord_deliver(coord);
         return;
     }
     w->lists = true;
     w->write = request->write;
-    w->survey.snapshot.prefix = w->prefix;
-    w->survey.snapshot.prefix_len = len;
     w->survey.snapshot.of = MU_SNAPSHOT_VALUES;
     work_begin(coord, request, w);
 }
 
 void mu_coord_count(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
-    size_t len;
-    struct mu_work *w = work_of(coord, request, key, key_len, &len);
+    struct mu_work *w = work_of(coord, request, key, key_len);
 
     if (!w)
         return;
+    if (w->path_len > MU_KV_LONG_BEGINS) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "keys are not counted below a name of %zu bytes; %u is the most",
+                w->path_len - 1, MU_KV_LONG_BEGINS - 1);
+        mu_coord_fail(request, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_NONE);
+        free_work(coord, w);
+        return;
+    }
     if (coord->remote) {
-        mu_coord_remote_count(coord, request, w->prefix, len);
+        mu_coord_remote_count(coord, request, w->path, w->path_len);
         free_work(coord, w);
         mu_coord_deliver(coord);
         return;
     }
     w->lists = w->counts = true;
-    w->survey.snapshot.prefix = w->prefix;
-    w->survey.snapshot.prefix_len = len;
     w->survey.snapshot.of = MU_SNAPSHOT_KEYS;
     work_begin(coord, request, w);
 }
 
+static bool is_root(const char *key, size_t len)
+{
+    size_t i = 0;
+
+    while (i < len && key[i] == '/')
+        i++;
+    return i == len || !key[i];
+}
+
 void mu_coord_delete(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
-    size_t len;
+    struct mu_coord_head head = {0};
+    enum muster_status status;
     struct mu_work *w;
 
-    if (mu_coord_is_alone(key, key_len)) {
+    if (is_root(key, key_len)) { /* nothing is below it, but it is a key */
         mu_coord_erase(coord, request, key, key_len);
         return;
     }
-    w = work_of(coord, request, key, key_len, &len);
+    w = work_of(coord, request, key, key_len);
     if (!w)
         return;
-    mu_key_make(&w->key, coord->seg, w->prefix, len - 1);
-    if (coord->remote) {
-        mu_coord_remote_change(coord, request, MU_OP_KV_DELETE, &w->key, 0, NULL, 0);
-        free_work(coord, w);
-        mu_coord_deliver(coord);
-        return;
-    }
     w->change.op = MU_OP_KV_DELETE;
     w->change.key = &w->key;
     w->tree.change = &w->change;
-    work_begin(coord, request, w);
+    if (w->path_len > MU_KV_LONG_BEGINS) {
+        w->change.value = w->path;
+        w->change.len = w->path_len;
+    }
+    status = mu_coord_key(coord, w->path, w->path_len - 1, &w->key, &head);
+    free(head.key);
+    if (!status && !coord->remote) {
+        work_begin(coord, request, w);
+        return;
+    }
+    if (status)
+        mu_coord_fail(request, status, MU_PAYLOAD_NONE);
+    else
+        mu_coord_remote_change(coord, request, MU_OP_KV_DELETE, &w->key, 0, w->change.value, w->change.len);
+    free_work(coord, w);
+    mu_coord_deliver(coord);
 }
 
 const struct mu_coord_feature mu_work_feature = {.stop = works_stop};

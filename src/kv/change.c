@@ -116,6 +116,8 @@ static enum muster_status compare_and_set(struct muster_segment *seg, struct mu_
 }
 
 struct addition {
+    const void *front;
+    size_t front_len;
     int64_t by, sum;
     bool overflow;
     char text[24];
@@ -161,11 +163,13 @@ static size_t print_number(int64_t v, char text[24])
 static enum mu_verdict put_sum(struct mu_edit *e)
 {
     struct addition *a = e->arg;
+    size_t front = e->old_len < a->front_len ? e->old_len : a->front_len, len = e->old_len - front;
+    const char *text = e->version ? (const char *)e->old + front : "";
     int64_t old = 0;
 
-    if (e->version && !parse_number(e->old, e->old_len, &old)) {
+    if (e->version && !parse_number(text, len, &old)) {
         a->overflow = false;
-        snprintf(a->bad, sizeof a->bad, "%.*s", (int)(e->old_len < 40 ? e->old_len : 40), (const char *)e->old);
+        snprintf(a->bad, sizeof a->bad, "%.*s", (int)(len < 40 ? len : 40), text);
         e->status = MUSTER_FAILED_PRECONDITION;
         return MU_KEEP;
     }
@@ -175,8 +179,11 @@ static enum mu_verdict put_sum(struct mu_edit *e)
         return MU_KEEP;
     }
     result_leave(e, (uint64_t)a->sum);
-    e->value = a->text;
-    e->len = print_number(a->sum, a->text);
+    len = print_number(a->sum, a->text);
+    e->value = a->front_len ? a->front : a->text;
+    e->len = a->front_len + len;
+    e->more = a->text;
+    e->more_len = a->front_len ? len : 0;
     return MU_PUT;
 }
 
@@ -185,6 +192,10 @@ static enum muster_status change_increment(struct muster_segment *seg, struct mu
     struct addition a; /* the rest is the callback's */
     enum muster_status status;
 
+    if (c->len > MUSTER_VALUE_MAX - sizeof a.text)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu bytes in front of a number are too many", c->len);
+    a.front = c->value;
+    a.front_len = c->len;
     a.by = (int64_t)c->number;
     a.sum = 0;
     a.overflow = false;
@@ -198,8 +209,8 @@ static enum muster_status change_increment(struct muster_segment *seg, struct mu
 }
 
 struct appendix {
-    const void *value;
-    size_t len;
+    const uint8_t *value;
+    size_t len, front;
     uint8_t *joined;
     size_t total;
 };
@@ -207,9 +218,10 @@ struct appendix {
 static enum mu_verdict put_joined(struct mu_edit *e)
 {
     struct appendix *a = e->arg;
+    size_t skipped = e->version ? a->front : 0;
     uint8_t *more;
 
-    a->total = e->old_len + a->len;
+    a->total = e->old_len + a->len - skipped;
     if (a->total > MUSTER_VALUE_MAX) {
         e->status = mu_fail(MUSTER_INVALID_ARGUMENT, "the value would be %zu bytes long; %u is the most", a->total,
                             MUSTER_VALUE_MAX);
@@ -223,19 +235,23 @@ static enum mu_verdict put_joined(struct mu_edit *e)
     a->joined = more;
     if (e->old_len)
         memcpy(more, e->old, e->old_len);
-    if (a->len)
-        memcpy(more + e->old_len, a->value, a->len);
-    result_leave(e, a->total);
+    if (a->len > skipped)
+        memcpy(more + e->old_len, a->value + skipped, a->len - skipped);
     e->value = more;
     e->len = a->total;
+    a->total -= a->front;
+    result_leave(e, a->total);
     return MU_PUT;
 }
 
 static enum muster_status change_append(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
-    struct appendix a = {.value = c->value, .len = c->len};
-    enum muster_status status = change_edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_joined, &a, NULL);
+    struct appendix a = {.value = c->value, .len = c->len, .front = c->number};
+    enum muster_status status;
 
+    if (a.front > a.len)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu of %zu bytes cannot be the beginning", a.front, a.len);
+    status = change_edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_joined, &a, NULL);
     c->result = c->was_done ? c->behalf->done->result[0] : a.total;
     free(a.joined);
     return status;

@@ -20,10 +20,13 @@ struct mu_kv_behalf {
 /* Small, so that making one costs nothing beside the change. */
 struct mu_kv_change {
     const struct mu_key *key; /* as mu_kv_key() made it; of a delete: the root directory's is NULL */
+    /* Of an increment: what lies in front of the number, and stays there. Of a delete whose directory's name has more
+     * than MU_KV_LONG_BEGINS bytes with its '/': all of that; it stays where it is until the end. */
     const void *value;
     size_t len;
-    uint64_t
-        number; /* the version that is expected, or what is added; of a delete, 1: the key alone, not what is below */
+    /* The version that is expected, or what is added. Of a delete, 1: the key alone, not what is below. Of an append:
+     * so many bytes are the value's beginning, are put there where it has none, and count nowhere. */
+    uint64_t number;
     uint64_t result; /* version; sum; length; keys deleted. Of a comparison that failed: the version that is there */
     const struct mu_kv_behalf *behalf; /* NULL: for this process */
     enum mu_op op;

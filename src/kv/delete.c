@@ -66,6 +66,11 @@ static bool tree_wants(void *arg, const char *key, uint32_t key_len)
 
     if (is_itself(tree, key, key_len) || tree->change->number)
         return is_itself(tree, key, key_len);
+    if (tree->change->len) { /* tree_key_take() looks at the rest of it */
+        const size_t begins = tree->change->len < MU_KV_LONG_BEGINS ? tree->change->len : MU_KV_LONG_BEGINS;
+
+        return key_len > begins && !memcmp(key, tree->change->value, begins);
+    }
     if (tree->keep && key_len >= strlen(tree->keep) && !memcmp(key, tree->keep, strlen(tree->keep)))
         return false;
     return !mu_kv_is_own(key) && (!k || (key_len > k->len + 1 && key[k->len] == '/' && !memcmp(key, k->words, k->len)));
@@ -75,6 +80,9 @@ static enum muster_status tree_key_take(void *arg, const struct mu_item *i)
 {
     struct mu_kv_tree *tree = arg;
 
+    if (tree->change->len && !is_itself(tree, i->key, i->key_len) &&
+        !mu_kv_begins(i->key, i->key_len, i->value, i->len, tree->change->value, tree->change->len))
+        return MUSTER_OK;
     if ((tree->again && i->version > tree->bound) || (tree->guests && !i->guest))
         return MUSTER_OK;
     if (i->version > tree->bound)
@@ -108,7 +116,7 @@ static enum muster_status bucket_visit(struct muster_segment *seg, struct mu_ctx
     struct mu_table t = mu_table_kv(seg);
     const struct mu_kv_change *c = tree->change;
     uint32_t first = c->key ? (uint32_t)(c->key->hash >> 20) : 0, bucket = (first + tree->visited++) & t.mask;
-    struct mu_walk w = {tree_wants, tree_key_take, tree, true};
+    struct mu_walk w = {tree_wants, tree_key_take, tree, c->len == 0};
     struct mu_bucket_info info;
     enum muster_status status = MUSTER_OK;
 

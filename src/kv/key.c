@@ -209,3 +209,24 @@ enum muster_status mu_kv_directory(const char *directory, size_t len, char *ret_
         ret_prefix[(*ret_len)++] = '/';
     return MUSTER_OK;
 }
+
+bool mu_kv_long_key(const void *value, size_t value_len, const char **ret_key, size_t *ret_len)
+{
+    uint64_t len;
+
+    if (value_len < sizeof len)
+        return false;
+    memcpy(&len, value, sizeof len);
+    if (len > value_len - sizeof len)
+        return false;
+    *ret_key = (const char *)value + sizeof len;
+    *ret_len = len;
+    return true;
+}
+
+bool mu_kv_begins(const char *name, size_t name_len, const void *value, size_t value_len, const char *with, size_t len)
+{
+    if (mu_kv_is_long(name, name_len) && !mu_kv_long_key(value, value_len, &name, &name_len))
+        return false;
+    return name_len > len && !memcmp(name, with, len);
+}

@@ -22,6 +22,22 @@ static inline bool mu_kv_is_own(const char *key)
     return key[0] == '/';
 }
 
+/*
+ * A wire client's key may be longer than MUSTER_KEY_MAX (coord/key.c). Its name in the store is then its first
+ * MU_KV_LONG_BEGINS bytes, a NUL, which no other key has there, and a hash; the whole key lies in front of the value,
+ * behind its length in 8 bytes.
+ */
+#define MU_KV_LONG_BEGINS 3968u
+#define MU_KV_LONG_HASH   32u
+static inline bool mu_kv_is_long(const char *name, size_t len)
+{
+    return len == MU_KV_LONG_BEGINS + 1 + MU_KV_LONG_HASH && !name[MU_KV_LONG_BEGINS];
+}
+/* What lies in front of its value. False: nothing that could. */
+bool mu_kv_long_key(const void *value, size_t value_len, const char **ret_key, size_t *ret_len);
+/* The key, as clients know it, begins with these bytes, which are more than MU_KV_LONG_BEGINS. */
+bool mu_kv_begins(const char *name, size_t name_len, const void *value, size_t value_len, const char *with, size_t len);
+
 /* For messages: at most 120 bytes of the key. */
 #define MU_KEY_SHOWN(k) (int)((k)->len < 120 ? (k)->len : 120), (const char *)(k)->words
 

@@ -184,11 +184,17 @@ static void copy_lists(struct asked *a, const struct mu_coord_request *q)
 {
     size_t room = 1, used = 0;
 
-    for (size_t i = 0; i < q->num_entries; i++)
-        room += q->entries[i].key_len + 1;
+    struct muster_kv_entry e;
+
+    for (size_t i = 0; i < q->num_entries; i++) {
+        mu_coord_entry(&q->entries[i], &e);
+        room += e.key_len + 1;
+    }
     a->keys = calloc(1, room);
-    for (size_t i = 0; i < q->num_entries; i++)
-        used += (size_t)snprintf(a->keys + used, room - used, "%s\n", q->entries[i].key);
+    for (size_t i = 0; i < q->num_entries; i++) {
+        mu_coord_entry(&q->entries[i], &e);
+        used += (size_t)snprintf(a->keys + used, room - used, "%.*s\n", (int)e.key_len, e.key);
+    }
     if (q->num_tasks) {
         a->tasks = calloc(q->num_tasks, sizeof *a->tasks);
         memcpy(a->tasks, q->tasks, q->num_tasks * sizeof *a->tasks);

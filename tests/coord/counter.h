@@ -32,7 +32,7 @@ struct asked {
     char *value;
     size_t len;
     char barrier_id[600];
-    char *keys; /* of a listing, each with a newline behind it */
+    char *keys; /* of a listing, as clients see them, each with a newline behind it */
     struct muster_task_info *tasks;
     int32_t alive[64];
     uint64_t incarnations[64];

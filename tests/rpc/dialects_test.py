@@ -140,6 +140,14 @@ class Dialects(unittest.TestCase):
                 self.refused("NOT_FOUND", "Config key", a.TryGetKeyValue, key=name)
             a.DeleteKeyValue(key=b"d")
             self.assertEqual(len(b.GetKeyValueDir(directory_key=b"d").kv), 0)
+            for name in b"n" * 3968, b"n" * 4096, b"n" * 5303:
+                self.assertEqual([a.IncrementKeyValue(key=name + b"/count", increment=n).kv.value for n in (40, 2)], [b"40", b"42"])
+                self.assertEqual(b.GetKeyValue(key=name + b"/count").kv.value, b"42")
+                b.InsertKeyValue(kv=tsl.KeyValueEntry(key=name + b"s/count", value=b"beside"))
+                self.assertEqual([e.key for e in b.GetKeyValueDir(directory_key=name).kv], [name + b"/count"])
+                a.DeleteKeyValue(key=name)
+                self.assertEqual(len(b.GetKeyValueDir(directory_key=name).kv), 0)
+                self.assertEqual(b.GetKeyValue(key=name + b"s/count").kv.value, b"beside")
             for name in (b"i" * 5000, b"i" * 4999 + b"j", b"with\0NUL", b""):
                 first = a.begin("Barrier", barrier_id=name, barrier_timeout_in_ms=60000, source_task_id=0)
                 b.DeleteKeyValue(key=b"nothing")

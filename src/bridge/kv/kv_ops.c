@@ -10,6 +10,7 @@
  * other calls wait for no more than that, and one host's deletions do not hold up another's.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "bridge/call/calls.h"
 #include "bridge/core/ear.h"
@@ -98,12 +99,26 @@ struct deletion {
     struct mu_kv_behalf behalf;
     struct mu_kv_change change;
     struct mu_kv_tree tree;
+    void *value; /* of the change */
 };
 
 static void deletion_drop(struct deletion *d)
 {
     mu_kv_tree_done(&d->tree);
+    free(d->value);
     free(d);
+}
+
+/* The call's bytes are somebody else's by the next turn. */
+static enum muster_status keep_value(struct deletion *d)
+{
+    if (!d->change.len)
+        return MUSTER_OK;
+    d->value = malloc(d->change.len);
+    if (!d->value)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a directory's name of %zu bytes", d->change.len);
+    d->change.value = memcpy(d->value, d->change.value, d->change.len);
+    return MUSTER_OK;
 }
 
 /* A piece. True: it has ended, was answered, and is gone. */
@@ -153,6 +168,8 @@ bool mu_op_kv_delete(struct mu_core *core, const struct mu_request *r)
     d->change = (struct mu_kv_change){.op = MU_OP_KV_DELETE, .behalf = &d->behalf};
     d->tree.change = &d->change;
     status = unpack_change(core, r, &d->key, &d->change);
+    if (!status)
+        status = keep_value(d);
     if (status) {
         deletion_drop(d);
         return kv_call_answer(core, r->host, r->slot, r->number, status, 0);
