@@ -63,11 +63,13 @@ static enum muster_status comm_failed(struct mu_nccl_call *call, struct ncclComm
 static enum muster_status comm_late(struct mu_nccl_call *call, const struct mu_nccl_id *id)
 {
     char missing[160], address[MU_NCCL_ADDRESS];
+    bool all = !mu_nccl_missing(call, MU_NCCL_TAKEN, missing, sizeof missing) && !*missing;
 
     mu_nccl_id_address(id, address);
-    mu_nccl_missing(call, missing, sizeof missing);
+    if (all)
+        mu_nccl_missing(call, MU_NCCL_DONE, missing, sizeof missing);
     return mu_fail(MUSTER_DEADLINE_EXCEEDED, "communicator %s: the deadline passed %s%s (its root is at %s)",
-                   call->name, *missing ? "without " : "when all ranks had the id, but not all had initialised",
+                   call->name, all ? "when all ranks had the id, but had not all initialised, without " : "without ",
                    missing, address);
 }
 
@@ -115,15 +117,18 @@ static enum muster_status comm_initialise(struct mu_nccl_call *call, struct mu_n
     return status;
 }
 
-/* For the others: a death or an error of a task they learn from the segment, and first-hand. */
+/* For the others: a death or an error of a task they learn from the segment, and first-hand. The caller is told who
+ * was missing, too. */
 static void others_tell(struct mu_nccl_call *call, enum muster_status status)
 {
-    char why[256], reason[120];
+    char why[400], reason[120], missing[160];
+    bool names;
 
     snprintf(why, sizeof why, "%s", muster_last_error());
     mu_nccl_say(call, ": ", why, reason);
+    names = status != MUSTER_DEADLINE_EXCEEDED && mu_nccl_missing(call, MU_NCCL_TAKEN, missing, sizeof missing);
     mu_nccl_give_up(call, reason);
-    mu_fail(status, "%s", why);
+    mu_fail(status, "%s%s%s", why, names ? "; until then without " : "", names ? missing : "");
 }
 
 static uint32_t count_roots(const struct mu_nccl *nccl, uint32_t nranks, const struct muster_nccl_options *options)

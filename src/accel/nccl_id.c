@@ -432,18 +432,20 @@ enum muster_status mu_nccl_state(struct mu_nccl_call *call, bool *ret_there)
     return status;
 }
 
-void mu_nccl_missing(struct mu_nccl_call *call, char *text, size_t size)
+bool mu_nccl_missing(struct mu_nccl_call *call, uint32_t flag, char *text, size_t size)
 {
     uint32_t missing = 0, shown = 0;
     size_t at = 0;
     bool there = false;
 
     text[0] = 0;
-    if (mu_nccl_read(call, &there))
+    if (mu_nccl_read(call, &there)) {
         snprintf(text, size, "ranks that this host cannot name now");
-    else if (there && call->record.head->generation == call->generation)
+        return false;
+    }
+    if (there && call->record.head->generation == call->generation)
         for (uint32_t i = 0; i < call->record.head->nranks; i++) {
-            if (call->record.takers[i].flags & MU_NCCL_TAKEN)
+            if (call->record.takers[i].flags & flag)
                 continue;
             if (++missing <= 8 && at < size) {
                 at += (size_t)snprintf(text + at, size - at, "%s%u", shown ? ", " : "rank ", i);
@@ -452,6 +454,7 @@ void mu_nccl_missing(struct mu_nccl_call *call, char *text, size_t size)
         }
     if (missing > shown && at < size)
         snprintf(text + at, size - at, " and %u more", missing - shown);
+    return missing > 0;
 }
 
 /* ---- the asking rank --------------------------------------------------------------------------------------------- */

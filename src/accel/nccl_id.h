@@ -64,9 +64,9 @@ enum muster_status mu_nccl_look_after_roots(struct muster *m);
 /* This rank is through with its initialisation; the last one forgets the name, if no generation of it has died. */
 enum muster_status mu_nccl_finish(struct mu_nccl_call *call);
 
-/* "rank 3; rank 5 and 2 more": those that have not taken call->generation; "" when all have. Read anew; where it cannot
- * be, so it says. */
-void mu_nccl_missing(struct mu_nccl_call *call, char *text, size_t size);
+/* "rank 3, 5 and 2 more": those that have not taken call->generation, or, with MU_NCCL_DONE, not initialised; "" when
+ * all have. Read anew; where it cannot be, so it says. True: it names some. */
+bool mu_nccl_missing(struct mu_nccl_call *call, uint32_t flag, char *text, size_t size);
 
 /* muster_nccl_comm_init() with the library given. */
 enum muster_status mu_nccl_comm_init(const struct mu_nccl *nccl, struct muster *m, const char *name, uint32_t nranks,

@@ -153,6 +153,20 @@ TEST_WITH(the_deadline_names_the_ranks_that_have_not_come, setup, teardown)
     muster_leave(m);
 }
 
+TEST_WITH(the_deadline_names_the_ranks_that_have_the_id_and_are_not_through, setup, teardown)
+{
+    struct muster *m[2] = {test_join(job.name, 0, 0), test_join(job.name, 1, 0)};
+    struct mu_nccl n = fake_nccl(0, MU_NCCL_SUCCESS);
+
+    assert_ok(init(&n, m[0], 2, NULL, MUSTER_FOREVER));
+    n = fake_nccl(-1, 0);
+    assert_status(MUSTER_DEADLINE_EXCEEDED, init(&n, m[1], 2, NULL, muster_after_ms(1)));
+    assert_says("when all ranks had the id, but had not all initialised, without rank 1 (");
+    assert_ok(muster_nccl_abandon(m[0], "world", 1, NULL)); /* the fakes have not checked in */
+    muster_leave(m[1]);
+    muster_leave(m[0]);
+}
+
 TEST_WITH(who_holds_a_generation_that_failed_is_told_when_the_next_is_through, setup, teardown)
 {
     struct muster *m[2] = {test_join(job.name, 0, 0), test_join(job.name, 1, 0)};
@@ -179,6 +193,7 @@ TEST_WITH(an_error_of_a_fake_is_told_to_all, setup, teardown)
 
     assert_status(MUSTER_INTERNAL, init(&n, m, 2, NULL, MUSTER_FOREVER));
     assert_says("rank 0 of 2: NCCL: remote process exited or there was a network error");
+    assert_says("; until then without rank 1");
     assert_int_equal(fake.aborted, 1);
     assert_status(MUSTER_ABORTED, muster_nccl_check(m, "world", 1));
     assert_int_equal(mu_nccl_roots_count(), 0);
@@ -223,7 +238,7 @@ TEST_WITH(configs_are_copied_but_never_block, setup, teardown)
 
 struct ending {
     enum muster_status status;
-    const char *says;
+    const char *says, *without;
 };
 
 static int wait_for_fake(void *arg)
@@ -234,6 +249,7 @@ static int wait_for_fake(void *arg)
 
     CHECK(m && init(&n, m, 3, NULL, muster_after_ms(100000)) == e->status);
     CHECK(strstr(muster_last_error(), e->says) && fake.aborted == 1);
+    CHECK(strstr(muster_last_error(), e->without));
     CHECK(!mu_nccl_roots_count());
     CHECK(!muster_leave(m));
     return 0;
@@ -251,7 +267,7 @@ static void until_taken(struct muster *m, uint32_t taken)
 TEST_WITH(a_peer_that_gives_up_ends_the_wait, setup, teardown)
 {
     struct muster *m = test_join(job.name, 2, 0);
-    struct ending ending = {MUSTER_ABORTED, "task 2 gave it up: out of memory"};
+    struct ending ending = {MUSTER_ABORTED, "task 2 gave it up: out of memory", "; until then without rank 0, 2"};
     pid_t pid = test_fork(wait_for_fake, &ending);
 
     until_taken(m, 1);
@@ -263,7 +279,7 @@ TEST_WITH(a_peer_that_gives_up_ends_the_wait, setup, teardown)
 TEST_WITH(an_error_of_any_task_ends_the_wait, setup, teardown)
 {
     struct muster *m = test_join(job.name, 2, 0);
-    struct ending ending = {MUSTER_UNAVAILABLE, "is in error: no disk left"};
+    struct ending ending = {MUSTER_UNAVAILABLE, "is in error: no disk left", "; until then without rank 0, 2"};
     pid_t pid = test_fork(wait_for_fake, &ending);
 
     until_taken(m, 1);
@@ -288,7 +304,8 @@ TEST_WITH(a_dead_rank_ends_the_wait_also_where_it_may_come_back, setup, teardown
 {
     struct muster *m = test_join(job.name, 2, 0);
     struct ending ending = {MUSTER_ABORTED,
-                            "task 0, which "}; /* made the id, or is rank 0: looked for one after the other */
+                            "task 0, which ", /* made the id, or is rank 0: looked for one after the other */
+                            "; until then without rank 2"};
     pid_t pid, peer = test_fork(take_and_wait_for_death, NULL);
 
     until_taken(m, 1);
