@@ -1,6 +1,6 @@
 /*
  * tests/bridge/meetings_test.c: named barriers and questions who is alive, over two and three hosts: the rules of
- * tests/barrier/named_test.c where hosts could make a difference.
+ * tests/coord/scenarios_test.c where hosts could make a difference.
  */
 #include "cast.h"
 

@@ -1,6 +1,6 @@
 /*
- * tests/coord/barrier_test.c: named barriers as guests call them: acceptance items 44 to 58 and 61, in their order;
- * what the reference does wrong; and barriers of guests and tasks of the C library together.
+ * tests/coord/barrier_test.c: named barriers as guests call them, beyond the rules of scenarios_test.c: acceptance
+ * items 49 to 61; what the reference does wrong; and barriers of guests and tasks of the C library together.
  */
 #include "counter.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int32_t low[] = {0, 1}, high[] = {1, 2}, outside[] = {0, 1, 3};
+static const int32_t outside[] = {0, 1, 3};
 
 /* The answer of a barrier: its instance, and what comes with an error. */
 #define assert_met(a, status, count)                                                                                   \
@@ -19,83 +19,6 @@ static const int32_t low[] = {0, 1}, high[] = {1, 2}, outside[] = {0, 1, 3};
         assert_int_equal(met->ask.payload, (status) ? MU_PAYLOAD_BARRIER : MU_PAYLOAD_NONE);                           \
         assert_string_equal(met->barrier_id, "b");                                                                     \
     } while (0)
-
-/* 44 */
-COORD_TEST(nobody_is_released_before_the_last_of_three)
-{
-    struct asked *a, *b, *c;
-
-    counter_open(3, NULL);
-    a = do_meet(0, "b", 0);
-    b = do_meet(1, "b", 0);
-    assert_waits(a);
-    assert_waits(b);
-    c = do_meet(2, "b", 0);
-    assert_met(a, MUSTER_OK, 0);
-    assert_met(b, MUSTER_OK, 0);
-    assert_met(c, MUSTER_OK, 0);
-    assert_false(c->ask.replayed);
-    counter_close();
-}
-
-/* 45 */
-COORD_TEST(a_subset_needs_only_itself)
-{
-    struct asked *a;
-
-    counter_open(3, NULL);
-    a = do_meet_some(0, "b", 0, low, 2);
-    assert_waits(a);
-    assert_met(do_meet_some(1, "b", 0, low, 2), MUSTER_OK, 0);
-    assert_met(a, MUSTER_OK, 0);
-    counter_close();
-}
-
-/* 46 */
-COORD_TEST(different_lists_fail_the_instance_for_both)
-{
-    struct asked *a, *b;
-
-    counter_open(3, NULL);
-    a = do_meet_some(0, "b", 0, low, 2);
-    b = do_meet_some(1, "b", 0, high, 2);
-    assert_says_so(b, MUSTER_INVALID_ARGUMENT, "Conflicting tasks specified");
-    assert_says_so(a, MUSTER_INVALID_ARGUMENT, "Conflicting tasks specified");
-    assert_met(a, MUSTER_INVALID_ARGUMENT, 0);
-    counter_close();
-}
-
-/* 47 */
-COORD_TEST(who_is_not_listed_fails_it_for_the_waiter_and_himself)
-{
-    struct asked *a;
-
-    counter_open(2, NULL);
-    a = do_meet_some(0, "b", 0, low, 1);
-    assert_met(a, MUSTER_OK, 0);
-    a = do_meet_some(1, "c", 0, low, 2);
-    assert_waits(a);
-    assert_answer(do_meet_some(0, "c", 0, &low[1], 1), MUSTER_INVALID_ARGUMENT);
-    assert_answer(a, MUSTER_INVALID_ARGUMENT);
-    counter_close();
-}
-
-/* 48; 2.17: a call that comes too late does not overwrite the result of an instance that has passed */
-COORD_TEST(an_outsider_after_it_has_passed_harms_nobody)
-{
-    struct asked *a, *b;
-
-    counter_open(3, NULL);
-    a = do_meet_some(0, "b", 0, low, 2);
-    b = do_meet_some(1, "b", 0, low, 2);
-    assert_met(a, MUSTER_OK, 0);
-    assert_met(b, MUSTER_OK, 0);
-    assert_says_so(do_meet_some(2, "b", 0, low, 2), MUSTER_INVALID_ARGUMENT, "A non-participating task");
-    assert_met(do_meet_some(0, "b", 0, low, 2), MUSTER_OK, 0);
-    assert_met(do_meet_some(1, "b", 7, low, 2), MUSTER_INTERNAL, 0);
-    assert_met(do_meet_some(1, "b", 0, low, 2), MUSTER_OK, 0);
-    counter_close();
-}
 
 /* 49, 279; 2.17: nor does one of a task that is none of the job's leave anything behind */
 COORD_TEST(tasks_outside_of_the_cluster_are_refused)
@@ -157,21 +80,6 @@ COORD_TEST(instances_follow_each_other)
     counter_close();
 }
 
-/* 53 */
-COORD_TEST(another_instance_fails_the_one_that_is_open)
-{
-    struct asked *a;
-
-    counter_open(3, NULL);
-    a = do_meet(0, "b", 0);
-    assert_waits(a);
-    assert_met(do_meet(1, "b", 1), MUSTER_INTERNAL, 0);
-    assert_says_so(a, MUSTER_INTERNAL, "restarted");
-    assert_met(a, MUSTER_INTERNAL, 0);
-    assert_met(do_meet(2, "b", 0), MUSTER_INTERNAL, 0);
-    counter_close();
-}
-
 /* 54, 107, 109 */
 COORD_TEST(instances_that_are_not_due_are_refused)
 {
@@ -186,53 +94,11 @@ COORD_TEST(instances_that_are_not_due_are_refused)
     assert_met(do_meet(0, "b", INT64_MIN), MUSTER_INTERNAL, 0);
     assert_says_so(do_meet(0, "b", -1), MUSTER_INTERNAL, "(b::-1)"); /* as the client counts */
     assert_says_so(do_cancel(0, "b", -2), MUSTER_FAILED_PRECONDITION, "b::-2 ");
+    assert_answer(do_cancel(0, "b", -1), MUSTER_FAILED_PRECONDITION);
     assert_met(do_meet(0, "b", 1), MUSTER_OK, 1);
     assert_met(do_meet(0, "b", 2), MUSTER_OK, 2);
     assert_says_so(do_meet(0, "b", 0), MUSTER_INTERNAL, "restarted");
     assert_says_so(do_meet(0, "b", 1), MUSTER_INTERNAL, "too quick / slow");
-    counter_close();
-}
-
-/* 55 */
-COORD_TEST(a_cancelled_instance_is_cancelled_for_all)
-{
-    struct asked *a, *b;
-
-    counter_open(3, NULL);
-    a = do_meet(0, "b", 0);
-    b = do_meet(1, "b", 0);
-    assert_answer(do_cancel(2, "b", 0), MUSTER_OK);
-    assert_says_so(a, MUSTER_CANCELLED, "is cancelled by task 2");
-    assert_met(a, MUSTER_CANCELLED, 0);
-    assert_met(b, MUSTER_CANCELLED, 0);
-    counter_close();
-}
-
-/* 56 */
-COORD_TEST(what_has_passed_cannot_be_cancelled)
-{
-    counter_open(1, NULL);
-    assert_met(do_meet(0, "b", 0), MUSTER_OK, 0);
-    assert_says_so(do_cancel(0, "b", 0), MUSTER_FAILED_PRECONDITION, "already been passed");
-    assert_met(do_meet(0, "b", 0), MUSTER_OK, 0);
-    counter_close();
-}
-
-/* 57 */
-COORD_TEST(only_the_open_instance_can_be_cancelled)
-{
-    struct asked *a;
-
-    counter_open(2, NULL);
-    do_meet(0, "b", 0);
-    assert_met(do_meet(1, "b", 0), MUSTER_OK, 0);
-    a = do_meet(0, "b", 1);
-    assert_says_so(do_cancel(1, "b", 0), MUSTER_FAILED_PRECONDITION, "likely due to a restart");
-    assert_says_so(do_cancel(1, "b", 2), MUSTER_FAILED_PRECONDITION, "likely due to a restart");
-    assert_answer(do_cancel(1, "b", -1), MUSTER_FAILED_PRECONDITION);
-    assert_waits(a);
-    assert_answer(do_cancel(1, "b", 1), MUSTER_OK);
-    assert_met(a, MUSTER_CANCELLED, 1);
     counter_close();
 }
 
