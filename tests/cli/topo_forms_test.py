@@ -43,6 +43,12 @@ for words in ("package:2 numa:4 l3:3 core:8 pu:2", "package:8 [numa] core:64 pu:
     check(["--input", words])
 check([])
 
+# A last row of few is no wider than the rows above it.
+_, _, root, _ = check(["--input", "package:1 group:23 [numa] core:4 pu:1"])
+widths = [int(group.find(SVG + "rect").get("width")) for group in root.iter(SVG + "g")
+          if (group.findtext(SVG + "title") or "").startswith("NUMA")]
+expect(len(widths) == 23 and max(widths) - min(widths) < 20, "of 23 alike NUMA nodes some are wider:", widths)
+
 # ---- a terminal of any width, and no colours elsewhere ----
 
 plain = topo("--input", FORKS, "--matrix")

@@ -224,9 +224,10 @@ static void box_measure(struct mu_svg_sheet *sheet, int32_t at)
 
 static void box_place(struct mu_svg_sheet *sheet, int32_t at, int x, int y, int width, int height);
 
-/* A row of boxes, from `first`; the box behind it, or -1. Blocks share the room that is left. */
+/* A row of boxes, from `first`; the box behind it, or -1. Blocks share the room that is left, each at most *share,
+ * which becomes what each has: a last row of few is no wider than the rows above it. */
 static int32_t put_row(struct mu_svg_sheet *sheet, int32_t first, enum section section, const struct mu_svg_place *in,
-                       int is_last, int *ret_height)
+                       int is_last, int *share, int *ret_height)
 {
     struct flow flow = {.limit = limit_of(section, in->width)};
     int count = 0, extra, x = in->x;
@@ -244,6 +245,8 @@ static int32_t put_row(struct mu_svg_sheet *sheet, int32_t first, enum section s
     }
     end = at;
     extra = section == BLOCKS ? (in->width - flow.row_width) / (count ? count : 1) : 0;
+    extra = extra < *share ? extra : *share;
+    *share = extra;
     if (is_last && end < 0 && in->height > flow.row_height)
         flow.row_height = in->height;
     for (at = first; at != end; at = next_of(sheet, sheet->topo->boxes[at].next, section)) {
@@ -260,10 +263,10 @@ static int32_t put_row(struct mu_svg_sheet *sheet, int32_t first, enum section s
 static void put_section(struct mu_svg_sheet *sheet, int32_t around, enum section section, struct mu_svg_place in)
 {
     int32_t at = next_of(sheet, sheet->topo->boxes[around].first, section);
-    int height;
+    int height, share = in.width;
 
     while (at >= 0) {
-        at = put_row(sheet, at, section, &in, section >= BLOCKS, &height);
+        at = put_row(sheet, at, section, &in, section >= BLOCKS, &share, &height);
         in.y += height + MU_SVG_GAP;
         in.height -= height + MU_SVG_GAP;
     }
