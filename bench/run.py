@@ -127,13 +127,13 @@ def save(options, results, configuration, lines, names):
     return paths
 
 
-def show_all(results, lines, quick):
+def show_all(results, lines, quick, groups):
     table = io.StringIO()
     report.show_rows(table, results)
     curves.show(table, results)
     growth.show(table, results)
     report.show_facts(table, results)
-    report.show_contract(table, lines, quick)
+    report.show_contract(table, lines, quick, groups)
     sys.stdout.write(table.getvalue())
 
 
@@ -166,7 +166,7 @@ def main():
     if options.show:
         configuration = kept_module.as_measured(kept, configuration, results.groups)
     lines = contract.judged(results)
-    show_all(results, lines, options.quick)
+    show_all(results, lines, options.quick, options.only)
     print("\nwritten: %s" % ", ".join(save(options, results, configuration, lines, names)))
     return 1 if results.failures else 0
 

@@ -54,7 +54,9 @@ def show_facts(out, results):
         print("failed: %s: %s" % (what, why), file=out)
 
 
-def show_contract(out, lines, quick):
+def show_contract(out, lines, quick, groups):
+    """All lines, or those of these groups."""
+    lines = [line for line in lines if not groups or line.group in groups]
     if quick:
         print("\nsizes were tiny: the verdicts below only show that they can be made", file=out)
     print("\n%-58s %-16s %-20s %s" % ("contract", "limit", "verdict", "measured"), file=out)

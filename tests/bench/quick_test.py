@@ -136,6 +136,12 @@ def check_parts():
     with open(os.path.join(OUT, "bench.json")) as f:
         after = json.load(f)
 
+    expect("\n0 of 0 lines of the contract hold" in done.stdout, "the lines of groups that did not run are shown, too")
+    kv = sum('--only kv"' in line["command"] for line in after["contract"])
+    text = run("--quick", "--out", OUT, "--show", "--only", "kv").stdout
+    shown = re.search(r"^contract .*\n((?:  .*\n)*)\d+ of (\d+) lines of the contract hold$", text, re.M)
+    expect(kv and shown and len(shown.group(1).splitlines()) == int(shown.group(2)) == kv, "not the lines of kv alone are shown")
+
     def names(whole):
         return sorted((row["metric"], row["who"]) for row in whole["rows"])
 
