@@ -109,6 +109,8 @@ void mu_agent_stop(struct mu_agent *agent)
 static void attempt_close(struct mu_agent *agent)
 {
     mu_components_clear(agent);
+    if (mu_agent_exit_status(agent) != 0)
+        mu_launch_terminal_restore(&agent->launching.terminal);
     mu_launch_feed_stop(agent->launching.feed);
     agent->launching.feed = NULL;
     mu_agent_remove_name(agent);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/types.h>
+#include <termios.h>
 
 /* ---- spawn.c -------------------------------------------------------------------------------------------------- */
 
@@ -400,12 +401,16 @@ struct mu_launch_terminal {
     int active;  /* stdin is our controlling terminal */
     pid_t owner; /* the process group that we gave it to; 0: none */
     int warned;
+    int has_mode;
+    struct termios mode; /* when the launcher began */
 };
 
 void mu_launch_terminal_init(struct mu_launch_terminal *terminal);
 /* `group` was stopped because it wanted the terminal. -1: it cannot have it (said once is enough: *terminal.warned). */
 int mu_launch_terminal_give(struct mu_launch_terminal *terminal, pid_t group);
 void mu_launch_terminal_take(struct mu_launch_terminal *terminal);
+/* Its settings are again what they were, where we are in its foreground. */
+void mu_launch_terminal_restore(const struct mu_launch_terminal *terminal);
 
 /* ---- words.c -------------------------------------------------------------------------------------------------- */
 

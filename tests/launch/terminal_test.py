@@ -6,6 +6,7 @@ import select
 import signal
 import sys
 import tempfile
+import termios
 
 MUSTER = os.environ["MUSTER"]
 
@@ -61,6 +62,16 @@ read_until(master, b"ready")
 os.write(master, b"\x03")
 read_until(master, b"int")
 ends_with(pid, master, 4)
+
+# A task that fails in raw mode does not leave the terminal so; what one that ends well has set is meant.
+for way, want in (("kill -KILL $$", 137), ("exit 7", 7), ("exit 0", 0)):
+    pid, master = session("sh", "-c", "read -r line; stty raw -echo; " + way)
+    before = termios.tcgetattr(master)
+    os.write(master, b"go\n")
+    ends_with(pid, master, want)
+    if (termios.tcgetattr(master) == before) != (want != 0):
+        sys.exit("the terminal's settings after '%s'" % way)
+    os.close(master)
 
 # Nobody reads: ^C ends the job.
 pid, master = session("-n", "2", "sh", "-c", "echo up; exec sleep 900")
