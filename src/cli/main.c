@@ -21,8 +21,10 @@ int main(int argc, char **argv)
     if (argc > 0 && strcmp(argv[0], MU_HEALTH_NAME) == 0)
         return mu_health_main(argc, argv);
     mu_launch_title_init(argv);
-    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= 2) /* started with one of 0, 1, 2 closed */
-        ;
-    close(fd);
+    /* Started with one of 0, 1, 2 closed. What is written to a standard output that is none fails, and is not lost in
+     * silence. */
+    for (fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)open("/dev/null", fd == 1 ? O_RDONLY : O_RDWR);
     return mu_cli_main(argc, argv);
 }

@@ -98,6 +98,16 @@ check 153 limited --output "$D/limited-{rank}" head -c 4000000 /dev/zero
 err_has 'was killed by signal 25 (SIGXFSZ): its limit of file size, ulimit -f$'
 no_segment "$JOB" || fail "a segment is left"
 
+# A standard output that is closed loses what is written there, too.
+for options in --label --pty; do
+    check 125 sh -c '"$@" >&-' - "$MUSTER" run --job "$JOB" $options echo lost
+    err_has "^muster run: cannot write standard output: It is closed: the tasks' output is lost$"
+done
+check 0 sh -c '"$@" >&-' - "$MUSTER" run --job "$JOB" --label true
+err_is_empty
+check 1 sh -c '"$@" >&-' - "$MUSTER" version
+err_has 'cannot write'
+
 # Where nobody reads the output, --timeout ends the job all the same, and says that some is lost.
 mkfifo "$TMPDIR/unread"
 exec 8<> "$TMPDIR/unread"

@@ -55,7 +55,11 @@ static int write_all(int fd, const char *data, size_t len)
 /* errno's words, and what can be done. */
 static const char *error_reason(void)
 {
-    return errno == EFBIG ? "File too large (raise the limit: 'ulimit -f')" : strerror(errno);
+    switch (errno) {
+    case EFBIG: return "File too large (raise the limit: 'ulimit -f')";
+    case EBADF: return "It is closed";
+    default: return strerror(errno);
+    }
 }
 
 static void output_forward(struct mu_launch_output *output, int fd, const char *data, size_t len)
