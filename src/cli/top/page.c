@@ -218,7 +218,7 @@ void mu_top_row(const struct mu_cli_picture *picture, const struct mu_cli_task *
     row_of_rank(picture, task, COLUMNS, text, size);
 }
 
-static void draw_head(int row)
+static void draw_columns(int row)
 {
     const char *heads[COLUMNS];
     char text[256];
@@ -262,7 +262,7 @@ static void draw_tasks(struct mu_top *top)
     size_t place = mu_top_place(top);
 
     if (LINES - 1 - first > 3) { /* for a blank line, the head, and two tasks */
-        draw_head(first + 1);
+        draw_columns(first + 1);
         first += 2;
     }
     top->lines = LINES - 1 > first ? (size_t)(LINES - 1 - first) : 0;
