@@ -13,7 +13,8 @@ and, of the caller's variables MUSTER*, those that begin with MUSTER_TEST_: what
 
 A test passes with exit status 0 and is skipped with 77, its last line of output being the reason. It fails with any
 other status or signal; past its timeout (120 s, or a comment line "timeout: SECONDS" in its first 40 lines; twice
-that under asan and fuzz, three times under tsan); when a process that it started outlives it by ten seconds; and when
+that under asan and fuzz, three times under tsan; while more want a processor than there are, its time passes in
+proportion slower, by a factor of five at most); when a process that it started outlives it by ten seconds; and when
 it leaves a file /dev/shm/muster-*. Where the runner may mount (as root), each test has a /dev/shm of its own and that
 last check names the test; elsewhere it is made once, at the end, for all.
 
@@ -36,6 +37,7 @@ import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DEFAULT_TIMEOUT = 120
+LOADAVG, SLOWEST = "/proc/loadavg", 5
 GRACE = 10  # seconds that a test's processes have to go after it
 SLOWER = {"asan": 2, "fuzz": 2, "tsan": 3}
 SANITIZERS = {
@@ -61,6 +63,28 @@ def enter_private_mounts():
         return False
     os.environ["RUNTESTS_PRIVATE"] = "1"
     os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable] + sys.argv)
+
+
+def pace(cpus):
+    """How fast a test's time passes: 1 where there is a processor for each that wants one."""
+    try:
+        with open(LOADAVG) as f:
+            wanting = int(f.read().split()[3].split("/")[0])
+    except (OSError, ValueError, IndexError):
+        return 1.0
+    return max(1 / SLOWEST, min(1.0, cpus / max(wanting, 1)))
+
+
+def wait_for(child, seconds):
+    """Its status; subprocess.TimeoutExpired when so much of its time has passed."""
+    cpus, slice_s = len(os.sched_getaffinity(0)), 0.5
+    while True:
+        try:
+            return child.wait(min(slice_s, max(seconds, 0.01)))
+        except subprocess.TimeoutExpired:
+            seconds -= slice_s * pace(cpus)
+            if seconds <= 0:
+                raise
 
 
 def processes_of(token):
@@ -185,14 +209,17 @@ class Test:
             self.status = None
             return ["cannot be run: %s" % e]
         try:
-            self.status = child.wait(self.timeout)
+            began = time.monotonic()
+            self.status = wait_for(child, self.timeout)
             if self.status < 0:
                 trouble.append("killed by " + signal.Signals(-self.status).name)
             elif self.status not in (0, 77):
                 trouble.append("exit status %d" % self.status)
         except subprocess.TimeoutExpired:
             self.status = None
-            trouble.append("no end after %d s" % self.timeout)
+            clock = time.monotonic() - began
+            trouble.append("no end after %d s" % self.timeout +
+                           (", which took %d s, for the machine was busy" % clock if clock > self.timeout + 1 else ""))
             for pid, command, state, wchan in processes_of(token):
                 trouble.append("then pid %d (%s) was in state %s, %s" % (pid, command, state, wchan))
         # "State", not "change": what is asked is that they are gone, however long this machine takes, within reason.

@@ -28,6 +28,23 @@ if os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "true"], stderr=s
     CASES["leaves_a_segment"] = (": >/dev/shm/muster-$(id -u)-left; exit 0", "FAIL", "left behind: /dev/shm/muster-")
     CASES["sees_no_other_segment"] = ("! ls /dev/shm/muster-* 2>/dev/null", "ok", "")
 
+# On a machine where twenty want each processor a second of a test's time is five.
+sys.path.insert(0, os.path.join(house.TOP, "tests"))
+sys.dont_write_bytecode = True
+import runtests
+
+runtests.LOADAVG = os.path.join(FOLDER, "loadavg")
+for wanting, want in ((1, 1.0), (2, 1.0), (4, 0.5), (40, 0.2), (0, 1.0)):
+    with open(runtests.LOADAVG, "w") as f:
+        f.write("0.00 0.00 0.00 %d/400 17\n" % wanting)
+    if runtests.pace(2) != want:
+        house.broken("pace", "with %d on 2 processors is %r" % (wanting, runtests.pace(2)))
+with open(runtests.LOADAVG, "w") as f:
+    f.write("0.00 0.00 0.00 4000/4000 17\n")
+if runtests.wait_for(subprocess.Popen(["sleep", "2"]), 1) != 0:  # sleep: longer than its time on an idle machine
+    house.broken("wait_for", "a test is given up too soon")
+os.remove(runtests.LOADAVG)
+
 names = []
 for name, (script, _, _) in CASES.items():
     path = os.path.join(FOLDER, name + "_test.sh")
