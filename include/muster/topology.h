@@ -111,7 +111,8 @@ struct muster_topology_source {
 };
 
 /*
- * Look at the node: some ms. *ret_topology is the caller's, to be freed.
+ * Look at the node: some ms. *ret_topology is the caller's, to be freed. hwloc and NVML are asked in child processes,
+ * which are over when the call returns.
  * A library that is missing is no error but a note: without hwloc this machine is read from its files alone.
  * MUSTER_UNAVAILABLE: a machine in hwloc's XML or words, and no hwloc; MUSTER_INVALID_ARGUMENT: the file or the words
  * are no machine; MUSTER_NOT_FOUND, MUSTER_PERMISSION_DENIED: the file cannot be read.
@@ -146,9 +147,10 @@ MUSTER_API const char *muster_topology_note(const struct muster_topology *topolo
  * `muster run`, or with `muster` NULL, it is loaded here. The caller uses the same libhwloc (2.x, the shared one), ends
  * with hwloc_topology_destroy(), and does not modify it: it may be mapped read-only. Best before cuInit(), which takes
  * large ranges of addresses. Blocks while it is loaded, by us or by another task: some ms, seconds on large machines;
- * twenty seconds after another began it is loaded here. Where NVIDIA GPUs are, its loader also asks NVML for all, in
- * a child process: its answers are the machine's info "MusterNVML". MUSTER_UNAVAILABLE: no hwloc. Any thread; a child
- * after fork() may use what its parent has.
+ * twenty seconds after another began it is loaded here. A child process loads it, and hands it over. Where NVIDIA GPUs
+ * are, its loader also asks NVML for all, in a child process: its answers are the machine's info "MusterNVML".
+ * MUSTER_UNAVAILABLE: no hwloc, or it cannot read this machine. Any thread; a child after fork() may use what its
+ * parent has.
  */
 MUSTER_API enum muster_status muster_topology_hwloc(struct muster *muster, struct hwloc_topology **ret_topology);
 

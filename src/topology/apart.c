@@ -205,5 +205,5 @@ int mu_apart(void (*tell)(const struct mu_apart_pipe *pipe, void *arg), void (*t
     if (rc == 2)
         return 0;
     say_why(rc, status, limit_ms, ret_why, size);
-    return -1;
+    return rc == 0 ? MU_APART_DIED : -1;
 }

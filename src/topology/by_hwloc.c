@@ -283,12 +283,14 @@ static void tree_recognize(const struct mu_tree *tree, const struct mu_look *loo
 void mu_provider_hwloc(struct muster_topology *node, const struct mu_look *look)
 {
     struct mu_tree tree = {.library = node->library, .root = look->tree, .node = node};
+    struct mu_hwloc_wish wish = {.source = look->source};
+    char note[MU_HWLOC_NOTE_SIZE];
     enum muster_status status;
 
     if (!node->library)
         return;
     if (!tree.root) {
-        status = mu_hwloc_load(tree.library, look->source, &tree.root);
+        status = mu_hwloc_load(tree.library, &wish, &tree.root, note);
         if (status == MUSTER_UNAVAILABLE) {
             mu_node_note(node, "hwloc: %s", muster_last_error());
             return;
@@ -296,6 +298,8 @@ void mu_provider_hwloc(struct muster_topology *node, const struct mu_look *look)
         node->status = status;
         if (status != MUSTER_OK)
             return;
+        if (*note)
+            mu_node_note(node, "hwloc: %s", note);
     }
     tree_recognize(&tree, look);
     hwloc_add_memory(&tree);

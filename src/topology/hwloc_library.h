@@ -53,12 +53,27 @@ void mu_hwloc_close(struct mu_hwloc *hwloc);
  */
 int mu_hwloc_start(const struct mu_hwloc *hwloc, hwloc_topology_t *ret_tree);
 
+/* ---- hwloc_load.c ------------------------------------------------------------------------------------------------ */
+
+#define MU_HWLOC_NOTE_SIZE 400u
+
+/* Which tree is wanted. */
+struct mu_hwloc_wish {
+    const struct muster_topology_source *source; /* an XML file or words; NULL, or neither in it: this machine */
+    /* What is kept, set before it is loaded; NULL: what a look at the node needs, with I/O. */
+    void (*filter)(const struct mu_hwloc *hwloc, hwloc_topology_t tree);
+    unsigned long lean; /* flags that leave something out, where hwloc knows them */
+};
+
 /*
- * The tree that a look at the node needs, with I/O and distances: of this machine, or of the XML file or the words in
- * `source` (NULL: none). On failure the status, with the thread's last sentence.
+ * Load it, with a child process of which hwloc may have the life: hwloc ends a process by assertions where a folder of
+ * /sys is empty, or a file is damaged. What the child has read of this machine is handed over as XML. On failure the
+ * status, with the thread's last sentence. *ret_note: what the tree lacks and why; "": nothing.
  */
-enum muster_status mu_hwloc_load(const struct mu_hwloc *hwloc, const struct muster_topology_source *source,
-                                 hwloc_topology_t *ret_tree);
+enum muster_status mu_hwloc_load(const struct mu_hwloc *hwloc, const struct mu_hwloc_wish *wish,
+                                 hwloc_topology_t *ret_tree, char ret_note[MU_HWLOC_NOTE_SIZE]);
+
+/* ---- hwloc_library.c --------------------------------------------------------------------------------------------- */
 
 /* The variable that shows hwloc another machine than this one; NULL: none is set. */
 const char *mu_hwloc_foreign(void);

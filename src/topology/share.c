@@ -222,6 +222,8 @@ static int filler_take_turn(int fd, uint64_t patience_ns)
 enum muster_status mu_share_get(const struct mu_hwloc *hwloc, const char *path, uint64_t patience_ns,
                                 hwloc_topology_t *ret_topology, enum mu_share_way *ret_way)
 {
+    const struct mu_hwloc_wish wish = {.source = NULL};
+    char note[MU_HWLOC_NOTE_SIZE];
     enum muster_status status;
     int fd, turn = -1;
 
@@ -236,7 +238,7 @@ enum muster_status mu_share_get(const struct mu_hwloc *hwloc, const char *path, 
         close(fd);
         return MUSTER_OK;
     }
-    status = mu_hwloc_load(hwloc, NULL, ret_topology);
+    status = mu_hwloc_load(hwloc, &wish, ret_topology, note);
     *ret_way = MU_SHARE_LOADED;
     if (status == MUSTER_OK && turn == 1) {
         mu_nvml_keep(hwloc, *ret_topology);

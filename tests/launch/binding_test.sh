@@ -68,7 +68,7 @@ check 0 run --bind-to core --restarts 1 --restart-policy task --restart-delay 0 
 
 check 2 env HWLOC_SYNTHETIC='core:6 pu:1' "$MUSTER" run -n core true
 err_has 'HWLOC_SYNTHETIC shows another machine'
-check 0 timeout 60 env HWLOC_SYNTHETIC='core:2 pu:1(indexes=0,2000000000)' "$MUSTER" run -n 1 --dry-run --bind-to core true
+check 0 timeout 60 env HWLOC_SYNTHETIC='core:2 pu:1(indexes=0,20000000)' "$MUSTER" run -n 1 --dry-run --bind-to core true
 
 for words in '--bind-to nowhere' '--map-by nothing' '--bind-to core:upside-down' '--map-by core:pe=0'; do
     check 2 run $words true

@@ -133,10 +133,10 @@ TEST(the_limit_is_that_of_a_silence)
 
 TEST(a_crash_is_named)
 {
-    assert_int_equal(ask(crashes, NULL, 60000), -1);
+    assert_int_equal(ask(crashes, NULL, 60000), MU_APART_DIED);
     assert_string_equal(why, "asking it kills the process: signal 9 (KILL)");
     assert_int_equal(taken, 3);
-    assert_int_equal(ask(leaves, NULL, 60000), -1);
+    assert_int_equal(ask(leaves, NULL, 60000), MU_APART_DIED);
     assert_string_equal(why, "asking it ends the process");
 }
 
@@ -182,7 +182,7 @@ TEST(a_process_that_ignores_its_children_may_ask)
     signal(SIGCHLD, SIG_IGN);
     assert_int_equal(ask(many, &count, 60000), 0);
     assert_int_equal(taken, 5);
-    assert_int_equal(ask(crashes, NULL, 60000), -1);
+    assert_int_equal(ask(crashes, NULL, 60000), MU_APART_DIED);
     signal(SIGCHLD, SIG_DFL);
 }
 

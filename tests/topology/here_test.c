@@ -191,13 +191,14 @@ static int maps_plugins(void)
 
 static int loads_alone(void *arg)
 {
+    const struct mu_hwloc_wish wish = {.source = NULL};
+    char why[200], note[MU_HWLOC_NOTE_SIZE];
     struct mu_hwloc hwloc;
     hwloc_topology_t tree;
-    char why[200];
 
     (void)arg;
     CHECK(mu_hwloc_open(NULL, &hwloc, why, sizeof why) == 0);
-    CHECK(mu_hwloc_load(&hwloc, NULL, &tree) == MUSTER_OK);
+    CHECK(mu_hwloc_load(&hwloc, &wish, &tree, note) == MUSTER_OK);
     CHECK(!maps_plugins());
     hwloc.hwloc_topology_destroy(tree);
     mu_hwloc_close(&hwloc);

@@ -42,6 +42,7 @@ static const struct topic topics[] = {
     {"memory", mu_doctor_memory, 5, NULL},
     {"host", mu_doctor_host, 5, "add this host's name to /etc/hosts, or mend the servers in /etc/resolv.conf"},
     {"hwloc", mu_doctor_hwloc, 5, "reinstall libhwloc15, and look at LD_LIBRARY_PATH for another copy"},
+    {"topology", mu_doctor_topology, 10, "reinstall libhwloc15, and see what 'lstopo' says"},
     {"openssl", mu_doctor_openssl, 10, "reinstall libssl3, and look at LD_LIBRARY_PATH for another copy"},
     {"nvml", mu_doctor_nvml, 10, "reinstall the NVIDIA driver, and look for NVRM lines in 'dmesg'"},
     {"cuda", mu_doctor_cuda, 20, "reinstall the NVIDIA driver, and look for NVRM lines in 'dmesg'"},
@@ -243,6 +244,8 @@ static int doctor_run(struct mu_cli_call *call)
         mu_cli_json_open(&json, "facts", '[');
     }
     for (size_t i = 0; i < sizeof topics / sizeof topics[0]; i++) {
+        if (topics[i].probe == mu_doctor_topology && page->count > 0 && page->facts[0].mark != MU_DOCTOR_OK)
+            continue;   /* without hwloc, of which the page still tells, nobody can be asked */
         fflush(stdout); /* the child would print it again */
         run_topic(&topics[i], page);
         for (uint32_t k = 0; k < page->count && k < MU_DOCTOR_FACTS_MAX; k++) {

@@ -48,6 +48,7 @@ void mu_doctor_processors(struct mu_doctor_page *page);
 void mu_doctor_memory(struct mu_doctor_page *page);
 void mu_doctor_host(struct mu_doctor_page *page);
 void mu_doctor_hwloc(struct mu_doctor_page *page);
+void mu_doctor_topology(struct mu_doctor_page *page);
 void mu_doctor_openssl(struct mu_doctor_page *page);
 void mu_doctor_nvml(struct mu_doctor_page *page);
 void mu_doctor_cuda(struct mu_doctor_page *page);

@@ -16,6 +16,7 @@
 #include "bridge/link/openssl.h"
 #include "cli/cli.h"
 #include "topology/cuda.h"
+#include "topology/hwloc_library.h"
 #include "topology/nvml.h"
 #include "topology/pci.h"
 
@@ -130,6 +131,30 @@ void mu_doctor_hwloc(struct mu_doctor_page *page)
     else
         mu_doctor_say(page, MU_DOCTOR_NOTE, "hwloc", "apt-get install libhwloc15",
                       "API %u.%u, but libhwloc.so.15 is that of 2: it is not used", number >> 16, number >> 8 & 0xff);
+}
+
+/* Ask hwloc, as topo, -n core and --bind-to do. */
+void mu_doctor_topology(struct mu_doctor_page *page)
+{
+    static const char mend[] = "mount sysfs whole: 'mount -t sysfs sysfs /sys'; for a container, --security-opt "
+                               "systempaths=unconfined (docker) or unmask=ALL (podman)";
+    const struct mu_hwloc_wish wish = {.source = NULL};
+    char note[MU_HWLOC_NOTE_SIZE];
+    struct mu_hwloc hwloc;
+    hwloc_topology_t tree;
+
+    if (mu_hwloc_open(NULL, &hwloc, note, sizeof note)) {
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "topology", "apt-get install libhwloc15", "%.300s", note);
+    } else if (mu_hwloc_load(&hwloc, &wish, &tree, note) != MUSTER_OK) {
+        mu_doctor_say(page, MU_DOCTOR_PROBLEM, "topology", mend,
+                      "%.220s: 'muster run -n core' and '--bind-to' do not work", muster_last_error());
+    } else {
+        hwloc.hwloc_topology_destroy(tree);
+        if (*note)
+            mu_doctor_say(page, MU_DOCTOR_NOTE, "topology", mend, "%.300s", note);
+        else
+            mu_doctor_say(page, MU_DOCTOR_OK, "topology", NULL, "hwloc can read this machine");
+    }
 }
 
 void mu_doctor_openssl(struct mu_doctor_page *page)

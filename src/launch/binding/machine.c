@@ -30,39 +30,30 @@ struct tree {
  * filtered out the node moves up and seems to span more: groups must stay, with four nodes a package they stand for
  * these.
  */
-static void set_filters(struct tree *tree)
+static void set_filters(const struct mu_hwloc *hwloc, hwloc_topology_t topology)
 {
     static const hwloc_obj_type_t unwanted[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
 
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
-        tree->hwloc.hwloc_topology_set_type_filter(tree->topology, unwanted[i], HWLOC_TYPE_FILTER_KEEP_NONE);
-    tree->hwloc.hwloc_topology_set_type_filter(tree->topology, HWLOC_OBJ_L2CACHE, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
-    tree->hwloc.hwloc_topology_set_type_filter(tree->topology, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL);
+        hwloc->hwloc_topology_set_type_filter(topology, unwanted[i], HWLOC_TYPE_FILTER_KEEP_NONE);
+    hwloc->hwloc_topology_set_type_filter(topology, HWLOC_OBJ_L2CACHE, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
+    hwloc->hwloc_topology_set_type_filter(topology, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL);
 }
 
 static int read_topology(struct tree *tree, const char *synthetic, char *why, size_t size)
 {
-    /* DONT_CHANGE_BINDING: this thread stays where it is; the others since hwloc 2.8, refused before */
-    const unsigned long flags = HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING, lean = HWLOC_TOPOLOGY_FLAG_NO_DISTANCES |
-                                                                                HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
-                                                                                HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS;
+    const struct muster_topology_source source = {.synthetic = synthetic};
+    const struct mu_hwloc_wish wish = {.source = &source,
+                                       .filter = set_filters,
+                                       .lean = HWLOC_TOPOLOGY_FLAG_NO_DISTANCES | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
+                                               HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS};
+    char note[MU_HWLOC_NOTE_SIZE];
 
-    if (mu_hwloc_start(&tree->hwloc, &tree->topology)) {
-        snprintf(why, size, "hwloc does not start: %s", strerror(errno));
-        return -1;
-    }
-    if (synthetic && tree->hwloc.hwloc_topology_set_synthetic(tree->topology, synthetic)) {
-        snprintf(why, size, "'%.80s' describes no machine", synthetic);
-        return -1;
-    }
-    set_filters(tree);
-    if (tree->hwloc.hwloc_topology_set_flags(tree->topology, flags | lean))
-        tree->hwloc.hwloc_topology_set_flags(tree->topology, flags);
-    if (tree->hwloc.hwloc_topology_load(tree->topology)) {
-        snprintf(why, size, "hwloc cannot read this machine: %s", strerror(errno));
-        return -1;
-    }
-    return 0;
+    if (mu_hwloc_load(&tree->hwloc, &wish, &tree->topology, note) == MUSTER_OK)
+        return 0;
+    snprintf(why, size, "%s", muster_last_error());
+    tree->topology = NULL;
+    return -1;
 }
 
 /* ---- from its tree to our table ---------------------------------------------------------------------------------- */
