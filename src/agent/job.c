@@ -165,13 +165,16 @@ static bool joins_late(const struct mu_agent *agent)
            options->mpi < MU_AGENT_MPI_PMIX;
 }
 
-/* Why nobody like us can make a file where segments are; 0: that is not why. A name that is taken is another matter. */
+/*
+ * Why nobody like us can make a file where segments are: the folder may not be there; 0: that is not why. A name that
+ * is taken is another matter.
+ */
 static int refusal_to_write(enum muster_status status)
 {
     if (status == MUSTER_OK || status == MUSTER_ALREADY_EXISTS ||
         faccessat(AT_FDCWD, mu_segment_folder(), W_OK | X_OK, AT_EACCESS) == 0)
         return 0;
-    return errno == EROFS || errno == EACCES ? errno : 0;
+    return errno == EROFS || errno == EACCES || errno == ENOENT || errno == ENOTDIR ? errno : 0;
 }
 
 /* By a job that runs; where no file can be made nobody has looked. */

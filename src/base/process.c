@@ -207,6 +207,20 @@ bool mu_process_may_have(uint64_t bytes)
     return getrlimit(RLIMIT_FSIZE, &limit) || bytes <= limit.rlim_cur;
 }
 
+const char *mu_process_map_words(int error, char *words, size_t size)
+{
+    struct rlimit limit;
+
+    if (error == ENOMEM && getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        snprintf(words, size,
+                 "%s: a process may have %llu KiB of address space ('ulimit -v'): raise the limit, or make the heap "
+                 "smaller",
+                 strerror(error), (unsigned long long)limit.rlim_cur / 1024);
+    else
+        snprintf(words, size, "%s", strerror(error));
+    return words;
+}
+
 /* Threads of muster's own, below the pid that they are of: a forked child has none of them. */
 static _Atomic uint64_t own_threads;
 

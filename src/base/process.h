@@ -25,6 +25,9 @@ uint64_t mu_namespace(const char *kind);
 void mu_boot_id(uint8_t id[16]);
 /* Whether the limit of file sizes lets a file grow to so many bytes: beyond it growth is not refused, but SIGXFSZ. */
 bool mu_process_may_have(uint64_t bytes);
+/* Words for a mapping that failed: want of address space has a limit for its cause, as a rule, and no want of memory.
+ */
+const char *mu_process_map_words(int error, char *words, size_t size);
 /*
  * The path of the `muster` that this process is, as it may be told to others: of the whole one, which lies beside it
  * (cli/quick.c), that of the command, if that is there. 0, or -1 with errno: "" then.

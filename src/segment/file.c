@@ -110,6 +110,7 @@ static enum muster_status file_map(int fd, bool writable, const char *name, cons
     struct mu_header h;
     struct stat st;
     enum muster_status status = MUSTER_OK;
+    char words[160];
     uint64_t time;
     ssize_t n;
 
@@ -143,7 +144,7 @@ static enum muster_status file_map(int fd, bool writable, const char *name, cons
         seg->base = mmap(NULL, seg->size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
         if (seg->base == MAP_FAILED)
             status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot map %s (%" PRIu64 " bytes): %s", name, seg->size,
-                             strerror(errno));
+                             mu_process_map_words(errno, words, sizeof words));
     }
     if (status) {
         close(fd);
@@ -274,7 +275,7 @@ static int file_build(const struct mu_header *h, const struct mu_hosts_config *h
         rc = errno;
     while (!rc && fallocate(fd, 0, 0, (off_t)bytes))
         if (errno != EINTR)
-            rc = errno;
+            rc = errno == ENOMEM ? ENOSPC : errno; /* of memory; ENOMEM is left for addresses */
     if (!rc) {
         /* filled at once: `written` bytes are all written, by one fault each otherwise */
         base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (written ? MAP_POPULATE : 0), fd, 0);
@@ -297,13 +298,18 @@ static int file_build(const struct mu_header *h, const struct mu_hosts_config *h
 
 static enum muster_status build_failed(int rc, const struct mu_header *h)
 {
+    char words[160];
+
     if (rc == EFBIG)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                        "no file may be as large as the segment (%" PRIu64
                        " KiB, sparse): raise the limit ('ulimit -f'), "
                        "or make the heap smaller",
                        h->total_bytes / 1024);
-    if (rc == ENOSPC || rc == ENOMEM)
+    if (rc == ENOMEM)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot map a new segment: %s",
+                       mu_process_map_words(rc, words, sizeof words));
+    if (rc == ENOSPC)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                        "%s has no room for a segment (%" PRIu64 " KiB are needed at once): free some, mount it larger, "
                        "or use a memfd",
@@ -391,7 +397,12 @@ enum muster_status mu_segment_name(struct muster_segment *seg)
 
     snprintf(self, sizeof self, "/proc/self/fd/%d", seg->fd);
     for (int tries = 0; seg->path[0] && linkat(AT_FDCWD, self, AT_FDCWD, seg->path, AT_SYMLINK_FOLLOW); tries++) {
-        if (errno != EEXIST)
+        if (errno == ENOENT && access("/proc/self/fd", F_OK))
+            status = mu_fail(MUSTER_UNAVAILABLE,
+                             "cannot name the segment %s: /proc is not here: mount it ('mount -t proc proc /proc'), or "
+                             "use a memfd (--memfd)",
+                             seg->path);
+        else if (errno != EEXIST)
             status = mu_fail(MUSTER_UNAVAILABLE, "cannot name the segment %s: %s", seg->path, strerror(errno));
         else if (tries > 100)
             status = mu_fail(MUSTER_UNAVAILABLE, "%s cannot be replaced: another process holds it", seg->path);

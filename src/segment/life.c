@@ -88,13 +88,18 @@ uint32_t mu_segment_holder(const struct muster_segment *seg)
 /* Nobody can be using it any more: an earlier boot's, closed, or without a living slot or creator. */
 bool mu_segment_is_stale(const struct muster_segment *seg)
 {
+    static const uint8_t unknown[16];
     uint8_t boot[16];
+    bool is_known;
 
     mu_boot_id(boot);
-    if (memcmp(boot, seg->header->boot_id, sizeof boot))
+    is_known = memcmp(boot, unknown, sizeof boot) != 0;
+    if (is_known && memcmp(boot, seg->header->boot_id, sizeof boot))
         return true;
     if (mu_segment_is_closed(seg))
         return true;
+    if (!is_known) /* /proc is not here: nothing can be said of a process either */
+        return false;
     if (count_living(seg, 1, NULL))
         return false;
     if (seg->foreign)

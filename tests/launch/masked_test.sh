@@ -87,4 +87,51 @@ check 1 env LD_LIBRARY_PATH="$TMPDIR/lib" "$MUSTER" topo -i 'package:1 core:2 pu
 err_is_one_line
 err_has 'asking it kills the process: signal 6'
 
+# ---- address space ----
+
+if [[ $VARIANT != asan* ]]; then # which needs terabytes of it
+    none_of_doctor() { ! ls /dev/shm | grep -q 'doctor-[0-9]'; }
+    check 0 bash -c 'ulimit -v 1500000; exec "$@"' - "$MUSTER" doctor --json # one segment fits, two do not
+    none_of_doctor || fail "doctor has left its segment: $(ls /dev/shm)"
+    json_is '[f for f in it["facts"] if f["name"] == "left over"]' '[]'
+    check 125 bash -c 'ulimit -v 200000; exec "$@"' - "$MUSTER" run -n 2 true
+    err_is_one_line
+    err_has "a process may have 200000 KiB of address space ('ulimit -v'): raise the limit, or make the heap smaller"
+    check 0 bash -c 'ulimit -v 200000; exec "$@"' - "$MUSTER" run -n 2 --heap 16M muster barrier wait two
+fi
+
+# ---- /proc ----
+
+if [[ $VARIANT != *san* ]]; then # which read /proc themselves
+    "$MUSTER" run -n 1 --job "$JOB" sh -c 'muster kv set here 1; exec sleep 1000' > "$OUT.run" 2>&1 < /dev/null &
+    RUN=$!
+    there() { "$MUSTER" kv get --job "$JOB" here > /dev/null 2>&1; }
+    await "the job is there" there
+    without_proc() { unshare --mount sh -c 'mount -t tmpfs hidden /proc && exec "$@"' - "$@"; }
+    check 125 without_proc "$MUSTER" run -n 2 true
+    err_has "/proc is not here: mount it ('mount -t proc proc /proc'), or use a memfd (--memfd)"
+    check 0 without_proc "$MUSTER" run -n 2 --memfd "$MUSTER" barrier wait two
+    check 0 without_proc "$MUSTER" segment list
+    out_has "^$JOB .* in use$" # it cannot be known that its processes are dead
+    check 125 without_proc "$MUSTER" run -n 1 --job "$JOB" true
+    check 0 "$MUSTER" kv get --job "$JOB" here
+    kill -TERM $RUN
+    wait $RUN
+fi
+
+# ---- /dev/shm ----
+
+mkdir "$TMPDIR/dev"
+mount --rbind /dev "$TMPDIR/dev"
+hide /dev
+for node in null zero random urandom tty; do
+    : > "/dev/$node"
+    mount --bind "$TMPDIR/dev/$node" "/dev/$node"
+done
+check 0 "$MUSTER" run -n 2 "$MUSTER" barrier wait two
+err_has '^muster run: /dev/shm cannot hold the segment: No such file or directory: it is in a memfd (reach it with --job /proc/'
+check 125 "$MUSTER" run --survive true -n 1 true # its segment is to be found by its name
+err_has 'cannot create a segment in /dev/shm: No such file or directory$'
+check 1 "$MUSTER" doctor --json
+fact shm | grep -q '^problem: /dev/shm: No such file.*; mkdir -p /dev/shm' || fail "doctor says of shm: $(fact shm)"
 exit 0

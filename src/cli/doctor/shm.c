@@ -99,9 +99,10 @@ static void try_segment(struct mu_doctor_page *page, int memfd)
                       "made within %.2f ms: %.0f MiB of address space, %.1f MiB of it in memory",
                       (double)(muster_now_ns() - start) / 1e6, (double)info.size_bytes / MIB,
                       (double)info.committed_bytes / MIB);
-        if (!memfd)
-            muster_segment_remove(job);
-        muster_segment_close(segment);
+        muster_segment_close(segment); /* first: a removal maps it, and there may be no room for two */
+        if (!memfd && muster_segment_remove(job))
+            mu_doctor_say(page, MU_DOCTOR_PROBLEM, "segment", "muster segment rm, with a higher 'ulimit -v'",
+                          "this one is left over: %.240s", muster_last_error());
     } else if (status == MUSTER_RESOURCE_EXHAUSTED && !memfd && !strstr(muster_last_error(), "cannot map") &&
                !strstr(muster_last_error(), "ulimit -f")) {
         mu_doctor_say(
