@@ -134,7 +134,7 @@ static enum muster_status call_leave(struct muster *m, const struct mu_named *n,
     return mu_fail(status, "%s", why);
 }
 
-/* The missing tasks, as the leader's barriers are seen here (bridge/barrier/sight.c): a little late. */
+/* The missing tasks, as the leader's barriers are seen here (bridge/barrier/mirror.c): a little late. */
 static void say_missing_here(const struct mu_named *n, uint32_t own)
 {
     struct mu_named seen;

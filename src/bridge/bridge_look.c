@@ -9,7 +9,7 @@
  */
 #include "base/clock.h"
 #include "bridge/bridge_private.h"
-#include "bridge/core/ear.h"
+#include "bridge/core/listener.h"
 
 #define RECHECK_NS MU_BRIDGE_RECHECK_NS
 
@@ -66,7 +66,7 @@ void mu_bridge_look(struct mu_bridge *bridge)
         mu_link_beat(bridge->link, mu_now());
         bridge->core.is_calm = true;
         mu_bridge_answer_bell(bridge);
-        mu_ear_changed(&bridge->core);
+        mu_core_listener_changed(&bridge->core);
         if (bridge->bell_until)
             mu_bell_wake(bridge->core.seg);
         if (bridge->now - bridge->told_at > 10 * (uint64_t)RECHECK_NS)

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bridge/bridge_private.h"
-#include "bridge/core/ear.h"
+#include "bridge/core/listener.h"
 #include "segment/wait.h"
 
 #define RECHECK_NS MU_BRIDGE_RECHECK_NS
@@ -94,17 +94,17 @@ static void poll_for_a_while(struct mu_bridge *b)
     bool is_free;
 
     b->is_polling = true;
-    mu_ear_bell_off(&b->core);
+    mu_core_listener_bell_off(&b->core);
     do {
         pthread_mutex_unlock(&b->lock);
         is_free = mu_wait_yield();
         pthread_mutex_lock(&b->lock);
-        mu_ear_look(&b->core);
+        mu_core_listener_look(&b->core);
         bridge_drive(b);
     } while (!b->is_stopping && is_free && should_poll(b));
     b->is_polling = false;
     pthread_cond_signal(&b->rest);
-    mu_ear_bell_on(&b->core); /* the other may be asleep on it, unarmed */
+    mu_core_listener_bell_on(&b->core); /* the other may be asleep on it, unarmed */
     bridge_drive(b);
 }
 
@@ -148,9 +148,9 @@ static void *run_bell(void *arg)
             pthread_cond_wait(&b->rest, &b->lock);
             continue;
         }
-        mu_ear_bell_on(&b->core);
+        mu_core_listener_bell_on(&b->core);
         if (mu_bridge_answer_bell(b)) {
-            mu_ear_bell_off(&b->core);
+            mu_core_listener_bell_off(&b->core);
             continue;
         }
         until = mu_core_next(&b->core);
@@ -160,7 +160,7 @@ static void *run_bell(void *arg)
         mu_bell_wait(seg, until);
         pthread_mutex_lock(&b->lock);
         b->bell_until = 0;
-        mu_ear_changed(&b->core);
+        mu_core_listener_changed(&b->core);
     }
     pthread_mutex_unlock(&b->lock);
     return NULL;

@@ -78,7 +78,7 @@ void mu_bell_wake(struct muster_segment *seg);
 /* Take the ring back without sleeping: true when it had been rung. For a thread with work between arming and sleep. */
 bool mu_bell_disarm(struct muster_segment *seg);
 
-/* For an agent with two listeners (bridge/core/ear.h): arm it; false: it was not armed, or not all the time, so a
+/* For an agent with two listeners (bridge/core/listener.h): arm it; false: it was not armed, or not all the time, so a
  * change before this may have rung for nobody. Arm it, unless it is armed, or rung for its sleeper. */
 bool mu_bell_arm_again(struct muster_segment *seg);
 void mu_bell_arm_if_off(struct muster_segment *seg);

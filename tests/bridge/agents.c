@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "bridge/core/ear.h"
+#include "bridge/core/listener.h"
 #include "job.h"
 
 #define NAP_NS 20000000u
@@ -252,10 +252,10 @@ static void nap(struct agent *a, uint64_t until)
     bool work, dead = false;
 
     pthread_mutex_lock(&a->core_lock);
-    mu_ear_bell_on(&a->core);
+    mu_core_listener_bell_on(&a->core);
     work = agent_step(a, &dead) || dead;
     if (work)
-        mu_ear_bell_off(&a->core);
+        mu_core_listener_bell_off(&a->core);
     pthread_mutex_unlock(&a->core_lock);
     if (work) {
         if (dead) {
@@ -267,7 +267,7 @@ static void nap(struct agent *a, uint64_t until)
     }
     mu_bell_wait(a->seg, until < most ? until : most);
     pthread_mutex_lock(&a->core_lock);
-    mu_ear_changed(&a->core);
+    mu_core_listener_changed(&a->core);
     pthread_mutex_unlock(&a->core_lock);
 }
 

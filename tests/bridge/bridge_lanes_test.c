@@ -5,7 +5,7 @@
  * not hear of. What nobody rang for is found by who looks for them, and by the bridge itself when nobody does any more.
  */
 /* variants: release asan tsan */
-#define MU_EAR_RECHECK_NS 3600000000000u
+#define MU_CORE_LISTENER_RECHECK_NS 3600000000000u
 #include "segment/hosts.h"
 
 #include <stdatomic.h>
@@ -34,7 +34,7 @@ static void sleep_and_count(struct mu_link *link, int ms)
 #undef mu_bell_wait
 #undef mu_link_wait
 #include "bridge/bridge_look.c"
-#include "bridge/core/ear.c"
+#include "bridge/core/listener.c"
 
 #include "cm.h"
 #include "job.h"

@@ -373,7 +373,7 @@ static void count_errands(struct errands *e)
 {
     e->count = mu_members_of(hosts_lock(e->h, 0))->num_errands;
     hosts_unlock(e->h, 0);
-    /* relaxed: a figure; pairs with entry_become() in carry.c */
+    /* relaxed: a figure; pairs with entry_become() in dispatch.c */
     e->asking = (uint32_t)mu_load_relaxed(&hosts_segment(e->h, 0)->hosts[0].asking);
 }
 

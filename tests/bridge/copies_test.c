@@ -371,7 +371,7 @@ TEST(nor_when_it_is_on_its_way_again)
     for (uint32_t i = 0; i < c->in.count; i++) {
         for (struct mu_wanted *k = c->in.watched[i].keys; k; k = k->next, wants++)
             k->wants[0].sent = 0;
-        mu_interest_look_again(&c->in, c->in.watched[i].bucket);
+        mu_subscription_look_again(&c->in, c->in.watched[i].bucket);
     }
     assert_int_equal(wants, 1);
     mu_core_want(core, 1);

@@ -1,7 +1,7 @@
 /*
  * copies.pml: keys on the leader, copies of them on a follower: who learns of a write sees all that came before it (I10).
  *
- * Stands for: src/bridge/kv/copies.c (take_changes, look_again), src/bridge/kv/held.c (take_batch, mu_held_up), mu_core_turn() in src/bridge/core/core.c (what goes ahead
+ * Stands for: src/bridge/kv/copies.c (take_changes, look_again), src/bridge/kv/replica.c (take_batch, mu_replica_up), mu_core_turn() in src/bridge/core/core.c (what goes ahead
  * of what), and the reads of src/kv/read.c on a follower.
  *
  * Key 0 is data, key 1 a flag that is set after it. The leader's agent knows, for each key that the follower asked for,

@@ -1,7 +1,7 @@
 /*
  * interest.pml: what the leader remembers of a follower's copies: a key that comes, goes and comes again.
  *
- * Stands for: src/bridge/kv/reads.c (want_key), src/bridge/kv/copies.c (say_change, is_forgotten), src/bridge/kv/held.c (make_room), and the waiting reads of src/kv/read.c.
+ * Stands for: src/bridge/kv/reads.c (want_key), src/bridge/kv/copies.c (say_change, is_forgotten), src/bridge/kv/replica.c (make_room), and the waiting reads of src/kv/read.c.
  *
  * One key. The leader's agent has an entry for each key that the follower asked for: the version that it sent last (0:
  * the follower has none), and whether somebody waits there for a key that is absent.

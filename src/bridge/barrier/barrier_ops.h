@@ -1,6 +1,6 @@
 /*
  * bridge/barrier/barrier_ops.h: what the files about barriers share: barrier_ops.c, other hosts' calls that wait;
- * sight.c, how other hosts see the leader's barriers.
+ * mirror.c, how other hosts see the leader's barriers.
  */
 #ifndef MU_BRIDGE_BARRIER_BARRIER_OPS_H
 #define MU_BRIDGE_BARRIER_BARRIER_OPS_H
@@ -38,7 +38,7 @@ static inline struct barrier_ops *mu_pending_ops_of(struct mu_core *core)
     return mu_core_state(core, MU_M_BARRIERS);
 }
 
-/* ---- sight.c ---- */
+/* ---- mirror.c ---- */
 bool mu_mirror_init(struct mu_core *core, struct barrier_mirror *s);
 void mu_mirror_done(struct barrier_mirror *s);
 void mu_mirror_up(struct mu_core *core, uint32_t host);

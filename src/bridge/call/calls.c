@@ -196,7 +196,7 @@ static void slot_ask(struct mu_core *core, uint32_t slot, bool resent)
         if (r.number && resent)
             mu_acknowledge(c, slot, r.number);
     } else if (core->leader || r.op >= MU_OP_LOCAL) {
-        mu_carry_out(core, &r);
+        mu_dispatch_out(core, &r);
     } else if (leader_is_up(core)) {
         if (may_go(core, r.body.left))
             send_call(core, a, &r);
@@ -276,7 +276,7 @@ static bool slot_take_back(struct mu_core *core, struct asked *a, uint32_t slot)
     if (a->number <= taken.number) {
         call_arrived(c, a);
         set_open(core, a, false);
-        mu_carry_end(core, slot, taken.number);
+        mu_dispatch_end(core, slot, taken.number);
     }
     return true;
 }

@@ -1,6 +1,6 @@
 /*
  * bridge/call/calls.h: what the two files of the calls share: bridge/call/calls.c, the asking host, and
- * bridge/call/carry.c, which carries calls out.
+ * bridge/call/dispatch.c, which carries calls out.
  */
 #ifndef MU_BRIDGE_CALL_CALLS_H
 #define MU_BRIDGE_CALL_CALLS_H
@@ -93,9 +93,9 @@ static inline struct host_calls *mu_calls_of_host(struct mu_core *core, uint32_t
 }
 
 /* Do what is asked, unless it was done. */
-void mu_carry_out(struct mu_core *core, const struct mu_request *r);
+void mu_dispatch_out(struct mu_core *core, const struct mu_request *r);
 /* This host's caller is dead: nobody waits for what it asked its own agent, up to this number. */
-void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number);
+void mu_dispatch_end(struct mu_core *core, uint32_t slot, uint64_t number);
 /* The answer into this host's segment. */
 enum muster_status mu_hand_over(struct mu_core *core, uint32_t slot, uint64_t number, enum muster_status status,
                                 const char *text, const void *body, size_t len);

@@ -163,19 +163,19 @@ void mu_lanes_end_all(struct mu_lanes *l, enum why why)
         while (l->lists[open[i]].first)
             come_without(l, l->lists[open[i]].first);
     pthread_mutex_unlock(&l->lock);
-    mu_ear_tell(&l->ear);
+    mu_core_listener_tell(&l->listener);
 }
 
 /* ---- the loop's side --------------------------------------------------------------------------------------------- */
 
 void mu_lanes_listen(struct mu_lanes *l, void (*rung)(void *arg), void *arg)
 {
-    mu_ear_listen(&l->ear, rung, arg);
+    mu_core_listener_listen(&l->listener, rung, arg);
 }
 
 void mu_lanes_arm(struct mu_lanes *l)
 {
-    mu_ear_arm(&l->ear);
+    mu_core_listener_arm(&l->listener);
 }
 
 static enum muster_status may_ask(const struct mu_lanes *l, const struct mu_lane_call *call)
@@ -191,7 +191,7 @@ static enum muster_status may_ask(const struct mu_lanes *l, const struct mu_lane
 static void call_attention(struct mu_lanes *l, bool came)
 {
     if (came)
-        mu_ear_tell(&l->ear);
+        mu_core_listener_tell(&l->listener);
     else
         mu_bell_ring_always(l->seg);
 }
@@ -364,9 +364,9 @@ enum muster_status mu_lanes_make(struct mu_core *core, struct mu_lanes **ret_lan
     l->first = l->number;
     l->why = !core->leader && core->peers[0].state == MU_PEER_LOST ? LEADER_LOST : THERE;
     pthread_mutex_init(&l->lock, NULL);
-    mu_ear_make(&l->ear, core->seg);
+    mu_core_listener_make(&l->listener, core->seg);
     core->state[MU_M_LANES] = l;
-    core->ear = &l->ear;
+    core->listener = &l->listener;
     if (!l->leader)
         mu_lanes_acknowledge_all(core, l->first);
     *ret_lanes = l;
@@ -379,7 +379,7 @@ void mu_lanes_free(struct mu_lanes *l)
         return;
     if (l->core) {
         l->core->state[MU_M_LANES] = NULL;
-        l->core->ear = NULL;
+        l->core->listener = NULL;
         if (!l->leader)
             mu_lanes_acknowledge_all(l->core, l->number);
     }
@@ -389,7 +389,7 @@ void mu_lanes_free(struct mu_lanes *l)
     }
     mu_pack_done(&l->acks);
     pthread_mutex_destroy(&l->lock);
-    mu_ear_done(&l->ear);
+    mu_core_listener_done(&l->listener);
     mu_segment_unref(l->seg);
     free(l->lanes);
     free(l);

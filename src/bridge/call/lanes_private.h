@@ -3,7 +3,7 @@
 #define MU_BRIDGE_CALL_LANES_PRIVATE_H
 
 #include "bridge/call/calls.h"
-#include "bridge/core/ear.h"
+#include "bridge/core/listener.h"
 #include "bridge/call/lanes.h"
 
 enum lane_state { IDLE, WAITS, GOES, LATER, CAME, STATES };
@@ -40,7 +40,7 @@ struct mu_lanes {
     struct muster_segment *seg;
     struct mu_core *core; /* under its owner's lock */
     bool leader;
-    pthread_mutex_t lock; /* over what follows, but for the ear */
+    pthread_mutex_t lock; /* over what follows, but for the listener */
     struct lane *lanes;   /* so many are touched as were in use at a time */
     uint32_t num_lanes, used, open;
     struct list lists[STATES];
@@ -49,7 +49,7 @@ struct mu_lanes {
     uint64_t again_at; /* UINT64_MAX: not */
     struct mu_pack acks;
     enum why why;
-    struct mu_bell_listener ear;
+    struct mu_core_listener listener;
 };
 
 static inline struct mu_lanes *mu_lanes_of(struct mu_core *core)

@@ -183,7 +183,7 @@ bool mu_lanes_take_answer(struct mu_core *core, uint32_t slot, uint64_t number, 
     if (!taken)
         free(t.memory);
     else if (t.memory)
-        mu_ear_tell(&l->ear);
+        mu_core_listener_tell(&l->listener);
     if (!asked)
         mu_fail(MUSTER_INVALID_ARGUMENT, "call %" PRIu64 " of slot %u was not asked", number, slot);
     return asked;
@@ -194,7 +194,7 @@ static void lanes_done(struct mu_core *core)
     struct mu_lanes *l = mu_lanes_of(core);
 
     l->core = NULL;
-    core->ear = NULL;
+    core->listener = NULL;
     mu_lanes_end_all(l, AGENT_GOES);
 }
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/core/ear.h"
+#include "bridge/core/listener.h"
 
 enum { HELD_MOST = 256 << 20 };
 
@@ -151,7 +151,7 @@ static void peer_become(struct mu_core *core, uint32_t host, enum mu_peer_state 
     core->is_calm = false;
     if (!core->leader)
         core_state_say(core, said[state]); /* where it fails the tasks go on believing what was said before */
-    mu_ear_changed(core);
+    mu_core_listener_changed(core);
     if (core->host_changed)
         core->host_changed(core->arg, host, state, why);
     core->worked = true;

@@ -151,7 +151,8 @@ struct mu_core {
     struct mu_core_wire wire;
     struct mu_peer *peers;        /* by host; a follower uses [0] alone */
     void *state[MU_CORE_MODULES]; /* by module, in the table's order */
-    struct mu_bell_listener *ear; /* the second listener to this host's bell (bridge/core/ear.h); NULL: none */
+    struct mu_core_listener
+        *listener; /* the second listener to this host's bell (bridge/core/listener.h); NULL: none */
     /* the agent's: what other agents say to it (bridge/core/control.h); false: not now, the connection is to begin anew
      */
     bool (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);
@@ -242,7 +243,7 @@ static inline void *mu_core_state(struct mu_core *core, enum mu_module_index i)
     return core->state[i];
 }
 
-/* ---- calls.c, carry.c: requests of tasks on this host and, on the leader, of all hosts ---- */
+/* ---- calls.c, dispatch.c: requests of tasks on this host and, on the leader, of all hosts ---- */
 /* Carry out a call. true: answered by mu_call_answer() now or by the time it returns; false: will be answered later by
  * the module that kept {host, slot, number}. */
 typedef bool (*mu_op_fn)(struct mu_core *core, const struct mu_request *request);

@@ -19,7 +19,7 @@
 #define MU_SLOT_PLACE(slot) ((slot) < MU_FRAME_SLOTS / 2 ? (slot) : MU_FRAME_SLOTS - 1 - (slot))
 #define MU_ACK_FROM         (1u << 31) /* in an ACK: of all slots from this one on */
 
-/* calls.c, carry.c */
+/* calls.c, dispatch.c */
 extern const struct mu_module mu_module_calls;
 bool mu_take_call(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u);
@@ -29,7 +29,7 @@ bool mu_op_sync(struct mu_core *core, const struct mu_request *r);
 /* lanes.c */
 extern const struct mu_module mu_module_lanes;
 
-/* barrier_ops.c, sight.c */
+/* barrier_ops.c, mirror.c */
 extern const struct mu_module mu_module_barriers;
 bool mu_take_meeting(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_op_barrier_wait(struct mu_core *core, const struct mu_request *r);
@@ -69,7 +69,7 @@ bool mu_take_events_taken(struct mu_core *core, uint32_t host, struct mu_unpack 
 bool mu_events_told(struct mu_core *core, uint32_t host, uint64_t *ret_next);
 bool mu_op_event_send(struct mu_core *core, const struct mu_request *r);
 
-/* copies.c, held.c */
+/* copies.c, replica.c */
 extern const struct mu_module mu_module_copies;
 #define MU_FRAME_COPIES_MAX (8u << 20)
 #define MU_FRAME_FORGET_MAX (2u << 20)

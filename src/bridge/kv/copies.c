@@ -1,12 +1,13 @@
 /*
  * bridge/kv/copies.c: keys of the leader's on the followers: what each of them must know before it hears anything else.
  *
- * A host that has asked for a key wants to know when it changes (bridge/kv/interest.h). The word of a key's bucket says
- * whether it has: there is no log of changes that could overflow, and nothing that a dead writer could have left out.
- * In every turn in which anything is to be sent, the words of all watched buckets are compared with those seen last; of
- * what changed the values are taken; then all words are looked at once more, and the keys of buckets that changed
- * meanwhile are sent as GONE. So the batch, with what the follower has besides, is the state at one moment, which is
- * after everything that was decided to be sent behind it (I10). tests/model/copies.pml and interest.pml are about this.
+ * A host that has asked for a key wants to know when it changes (bridge/kv/subscription.h). The word of a key's bucket
+ * says whether it has: there is no log of changes that could overflow, and nothing that a dead writer could have left
+ * out. In every turn in which anything is to be sent, the words of all watched buckets are compared with those seen
+ * last; of what changed the values are taken; then all words are looked at once more, and the keys of buckets that
+ * changed meanwhile are sent as GONE. So the batch, with what the follower has besides, is the state at one moment,
+ * which is after everything that was decided to be sent behind it (I10). tests/model/copies.pml and interest.pml are
+ * about this.
  *
  * A batch is the same for all hosts, and made for all of them at once. A host that has been spoken to in this turn gets
  * it in the next, ahead of the next batch: the one is the state before the other.
@@ -27,22 +28,22 @@ static bool copies_init(struct mu_core *core, void **ret_state)
     if (!c)
         return false;
     if (!core->leader) {
-        c->held = mu_held_new(core);
-        return c->held != NULL;
+        c->replica = mu_replica_new(core);
+        return c->replica != NULL;
     }
     c->out = calloc(core->num_hosts, sizeof *c->out);
-    return mu_interest_init(&c->in, core->seg->num_buckets, core->num_hosts) && c->out;
+    return mu_subscription_init(&c->in, core->seg->num_buckets, core->num_hosts) && c->out;
 }
 
 static void copies_done(struct mu_core *core)
 {
     struct mu_copies *c = mu_copies_of(core);
 
-    mu_held_free(c->held);
+    mu_replica_free(c->replica);
     for (uint32_t i = 0; c->out && i < core->num_hosts; i++) {
         mu_batch_done(&c->out[i]);
     }
-    mu_interest_done(&c->in);
+    mu_subscription_done(&c->in);
     mu_pack_done(&c->taken);
     free(c->out);
     free(c);
@@ -125,7 +126,7 @@ static uint64_t word_of(const struct mu_core *core, const struct mu_watched *w)
 /* First look: true when anything is to be said. */
 static bool take_changes(struct mu_core *core, struct mu_ctx *ctx)
 {
-    struct mu_interest *in = &mu_copies_of(core)->in;
+    struct mu_subscription *in = &mu_copies_of(core)->in;
     bool any = false;
 
     for (uint32_t i = 0; i < in->count; i++) {
@@ -147,7 +148,7 @@ static bool take_changes(struct mu_core *core, struct mu_ctx *ctx)
 
 static void look_again(struct mu_core *core)
 {
-    struct mu_interest *in = &mu_copies_of(core)->in;
+    struct mu_subscription *in = &mu_copies_of(core)->in;
 
     for (uint32_t i = 0; i < in->count; i++) {
         struct mu_watched *w = &in->watched[i];
@@ -223,7 +224,7 @@ static void changes_collect(struct mu_core *core)
             uint32_t count = c->in.count;
 
             if (w->touched && !w->late)
-                mu_interest_drop_in(&c->in, w->bucket, is_settled, NULL);
+                mu_subscription_drop_in(&c->in, w->bucket, is_settled, NULL);
             if (count == c->in.count)
                 i++;
         }
@@ -253,7 +254,7 @@ uint64_t mu_copies_collections(struct mu_core *core)
 
 size_t mu_copies_told(struct mu_core *core, uint32_t host, uint32_t *ret_buckets, uint64_t *ret_words, size_t most)
 {
-    const struct mu_interest *in = &mu_copies_of(core)->in;
+    const struct mu_subscription *in = &mu_copies_of(core)->in;
     size_t n = 0;
 
     if (!core->leader || !in->shares[host].keys)
@@ -315,7 +316,7 @@ bool mu_take_forget(struct mu_core *core, uint32_t host, struct mu_unpack *u)
             return false;
         }
         mu_key_make(&k, core->seg, g.key, g.len);
-        mu_interest_drop_in(&c->in, (uint32_t)(mu_table_bucket(&t, &k) - t.buckets), is_forgotten, &g);
+        mu_subscription_drop_in(&c->in, (uint32_t)(mu_table_bucket(&t, &k) - t.buckets), is_forgotten, &g);
     }
     return true;
 }
@@ -336,7 +337,7 @@ static void forget_host(struct mu_core *core, uint32_t host)
 
     if (!core->leader)
         return;
-    mu_interest_drop(&c->in, host, change_always, NULL);
+    mu_subscription_drop(&c->in, host, change_always, NULL);
     c->out[host].sent = c->out[host].taken = 0;
     c->out[host].anew = false;
     c->collected = false; /* in the middle of a turn: others may be told of it, behind a batch of their own */
@@ -346,7 +347,7 @@ static void copies_up(struct mu_core *core, uint32_t host)
 {
     forget_host(core, host);
     if (!core->leader)
-        mu_held_up(core, mu_copies_of(core)->held);
+        mu_replica_up(core, mu_copies_of(core)->replica);
 }
 
 static void copies_lost(struct mu_core *core, uint32_t host, const char *why)

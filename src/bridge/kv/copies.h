@@ -1,11 +1,11 @@
 /*
  * bridge/kv/copies.h: what the two ends of the copies share: bridge/kv/copies.c and bridge/kv/copies_batch.c, the
- * leader, and bridge/kv/held.c, a follower.
+ * leader, and bridge/kv/replica.c, a follower.
  */
 #ifndef MU_BRIDGE_KV_COPIES_H
 #define MU_BRIDGE_KV_COPIES_H
 
-#include "bridge/kv/interest.h"
+#include "bridge/kv/subscription.h"
 #include "bridge/core/modules.h"
 
 /* COPIES: flags 1, items 4; then the items: kind 1, version 8, key (length 4), value (length 4). */
@@ -18,14 +18,14 @@ enum { MU_COPY_GONE = 0, MU_COPY_VALUE = 1 }; /* an item's kind */
 #define MU_COPIES_REPORT (1u << 20)
 
 /* How many copies a follower holds, and bytes of them; of its heap at most a quarter. */
-#define MU_HELD_MAX       65536u
-#define MU_HELD_BYTES_MAX (256u << 20)
+#define MU_REPLICA_MAX       65536u
+#define MU_REPLICA_BYTES_MAX (256u << 20)
 
-struct mu_held;
-struct mu_held *mu_held_new(struct mu_core *core);
-void mu_held_free(struct mu_held *held);
+struct mu_replica;
+struct mu_replica *mu_replica_new(struct mu_core *core);
+void mu_replica_free(struct mu_replica *replica);
 /* A new connection: no copy of an older one stays. */
-void mu_held_up(struct mu_core *core, struct mu_held *held);
+void mu_replica_up(struct mu_core *core, struct mu_replica *replica);
 /* A narrower bound, for tests. */
 void mu_copies_bound(struct mu_core *core, uint32_t most, size_t most_bytes);
 /* Bytes of COPIES that the leader has sent to the host over this connection, for tests. */
@@ -59,9 +59,9 @@ void mu_batch_send(struct mu_core *core, uint32_t host);
 void mu_batch_done(struct mu_outgoing *o);
 
 struct mu_copies {
-    struct mu_held *held; /* the follower's; NULL: the leader */
+    struct mu_replica *replica; /* the follower's; NULL: the leader */
     /* the leader's */
-    struct mu_interest in;
+    struct mu_subscription in;
     struct mu_outgoing *out; /* by host */
     struct mu_pack taken;    /* the values of this collection, but for long ones */
     size_t taken_bytes;      /* of all */

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "bridge/call/calls.h"
-#include "bridge/core/ear.h"
+#include "bridge/core/listener.h"
 #include "kv/change.h"
 
 static void left_record(void *arg, uint32_t bucket)
@@ -84,7 +84,7 @@ bool mu_op_kv_change(struct mu_core *core, const struct mu_request *r)
     if (!status) {
         status = mu_kv_change(core->seg, ctx, &c);
         mu_exit(ctx);
-        mu_ear_changed(core);
+        mu_core_listener_changed(core);
     }
     return kv_call_answer(core, r->host, r->slot, r->number, status, c.result);
 }
@@ -131,7 +131,7 @@ static bool deletion_go_on(struct mu_core *core, struct deletion *d)
         bool ended = mu_kv_delete_piece(core->seg, ctx, &d->tree, DELETE_PIECE, &status);
 
         mu_exit(ctx);
-        mu_ear_changed(core);
+        mu_core_listener_changed(core);
         if (!ended)
             return false;
     }

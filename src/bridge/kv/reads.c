@@ -25,16 +25,16 @@ static struct mu_want *want_key(struct mu_core *core, const struct mu_request *r
 
     if (r->host == core->host || core->peers[r->host].state != MU_PEER_UP)
         return NULL;
-    want = mu_interest_add(&c->in, r->host, bucket, k->words, k->len);
+    want = mu_subscription_add(&c->in, r->host, bucket, k->words, k->len);
     if (!want && waits) { /* keys that never came: the waiters for one ask again */
         c->collections++;
-        mu_interest_drop(&c->in, r->host, sleeps_in_vain, NULL);
+        mu_subscription_drop(&c->in, r->host, sleeps_in_vain, NULL);
         c->out[r->host].anew = true;
-        want = mu_interest_add(&c->in, r->host, bucket, k->words, k->len);
+        want = mu_subscription_add(&c->in, r->host, bucket, k->words, k->len);
     }
     if (want)
         want->waits |= waits;
-    mu_interest_look_again(&c->in, bucket);
+    mu_subscription_look_again(&c->in, bucket);
     return want;
 }
 

@@ -1,15 +1,15 @@
 /*
- * bridge/kv/interest.c: which host wants which key.
+ * bridge/kv/subscription.c: which host wants which key.
  *
  * The watched buckets lie one behind the other, because all their words are compared in every turn; each has a list of
  * its wanted keys, and each key its hosts. A bucket that nobody watches any more gives its place to the last one.
  */
-#include "bridge/kv/interest.h"
+#include "bridge/kv/subscription.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-bool mu_interest_init(struct mu_interest *in, uint32_t num_buckets, uint32_t num_hosts)
+bool mu_subscription_init(struct mu_subscription *in, uint32_t num_buckets, uint32_t num_hosts)
 {
     memset(in, 0, sizeof *in);
     in->num_buckets = num_buckets;
@@ -26,7 +26,7 @@ static void free_key(struct mu_wanted *k)
     free(k);
 }
 
-void mu_interest_done(struct mu_interest *in)
+void mu_subscription_done(struct mu_subscription *in)
 {
     for (uint32_t i = 0; i < in->count; i++)
         while (in->watched[i].keys) {
@@ -41,7 +41,7 @@ void mu_interest_done(struct mu_interest *in)
     memset(in, 0, sizeof *in);
 }
 
-static struct mu_watched *bucket_of(const struct mu_interest *in, uint32_t bucket)
+static struct mu_watched *bucket_of(const struct mu_subscription *in, uint32_t bucket)
 {
     return bucket < in->num_buckets && in->at[bucket] ? &in->watched[in->at[bucket] - 1] : NULL;
 }
@@ -55,8 +55,8 @@ static struct mu_wanted *key_of(const struct mu_watched *w, const void *key, siz
     return k;
 }
 
-struct mu_want *mu_interest_find(const struct mu_interest *in, uint32_t host, uint32_t bucket, const void *key,
-                                 size_t len)
+struct mu_want *mu_subscription_find(const struct mu_subscription *in, uint32_t host, uint32_t bucket, const void *key,
+                                     size_t len)
 {
     struct mu_wanted *k = key_of(bucket_of(in, bucket), key, len);
 
@@ -66,7 +66,7 @@ struct mu_want *mu_interest_find(const struct mu_interest *in, uint32_t host, ui
     return NULL;
 }
 
-static struct mu_watched *make_bucket(struct mu_interest *in, uint32_t bucket)
+static struct mu_watched *make_bucket(struct mu_subscription *in, uint32_t bucket)
 {
     struct mu_watched *w = bucket_of(in, bucket);
 
@@ -88,7 +88,7 @@ static struct mu_watched *make_bucket(struct mu_interest *in, uint32_t bucket)
 }
 
 /* A bucket without keys is watched no more. */
-static void drop_bucket(struct mu_interest *in, uint32_t bucket)
+static void drop_bucket(struct mu_subscription *in, uint32_t bucket)
 {
     uint32_t i = in->at[bucket] - 1, last = in->count - 1;
 
@@ -134,9 +134,10 @@ static bool wanted_by_nobody(void *arg, const struct mu_wanted *key, const struc
     return false;
 }
 
-struct mu_want *mu_interest_add(struct mu_interest *in, uint32_t host, uint32_t bucket, const void *key, size_t len)
+struct mu_want *mu_subscription_add(struct mu_subscription *in, uint32_t host, uint32_t bucket, const void *key,
+                                    size_t len)
 {
-    struct mu_want *want = mu_interest_find(in, host, bucket, key, len);
+    struct mu_want *want = mu_subscription_find(in, host, bucket, key, len);
     struct mu_share *share = &in->shares[host];
     struct mu_watched *w;
     struct mu_wanted *k;
@@ -153,7 +154,7 @@ struct mu_want *mu_interest_add(struct mu_interest *in, uint32_t host, uint32_t 
         k = make_key(w, key, len);
     want = k ? make_want(k, host) : NULL;
     if (!want) {
-        mu_interest_drop_in(in, bucket, wanted_by_nobody, NULL); /* what was made in vain */
+        mu_subscription_drop_in(in, bucket, wanted_by_nobody, NULL); /* what was made in vain */
         return NULL;
     }
     share->keys++;
@@ -161,7 +162,7 @@ struct mu_want *mu_interest_add(struct mu_interest *in, uint32_t host, uint32_t 
     return want;
 }
 
-void mu_interest_look_again(struct mu_interest *in, uint32_t bucket)
+void mu_subscription_look_again(struct mu_subscription *in, uint32_t bucket)
 {
     struct mu_watched *w = bucket_of(in, bucket);
 
@@ -169,7 +170,7 @@ void mu_interest_look_again(struct mu_interest *in, uint32_t bucket)
         w->again = true;
 }
 
-static void drop_wants(struct mu_interest *in, struct mu_wanted *k, uint32_t host, mu_drops_fn drops, void *arg)
+static void drop_wants(struct mu_subscription *in, struct mu_wanted *k, uint32_t host, mu_drops_fn drops, void *arg)
 {
     uint32_t kept = 0;
 
@@ -187,7 +188,7 @@ static void drop_wants(struct mu_interest *in, struct mu_wanted *k, uint32_t hos
 }
 
 /* True: the bucket went, and another took its place. */
-static bool drop_at(struct mu_interest *in, uint32_t i, uint32_t host, mu_drops_fn drops, void *arg)
+static bool drop_at(struct mu_subscription *in, uint32_t i, uint32_t host, mu_drops_fn drops, void *arg)
 {
     struct mu_wanted **at = &in->watched[i].keys;
 
@@ -208,14 +209,14 @@ static bool drop_at(struct mu_interest *in, uint32_t i, uint32_t host, mu_drops_
     return true;
 }
 
-void mu_interest_drop(struct mu_interest *in, uint32_t host, mu_drops_fn drops, void *arg)
+void mu_subscription_drop(struct mu_subscription *in, uint32_t host, mu_drops_fn drops, void *arg)
 {
     for (uint32_t i = 0; i < in->count;)
         if (!drop_at(in, i, host, drops, arg))
             i++;
 }
 
-void mu_interest_drop_in(struct mu_interest *in, uint32_t bucket, mu_drops_fn drops, void *arg)
+void mu_subscription_drop_in(struct mu_subscription *in, uint32_t bucket, mu_drops_fn drops, void *arg)
 {
     if (bucket < in->num_buckets && in->at[bucket])
         drop_at(in, in->at[bucket] - 1, UINT32_MAX, drops, arg);

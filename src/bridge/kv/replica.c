@@ -1,5 +1,5 @@
 /*
- * bridge/kv/held.c: the copies that a follower holds.
+ * bridge/kv/replica.c: the copies that a follower holds.
  *
  * Its table of keys has nothing else in it. A batch first takes out the copies of all keys that it names, then puts its
  * values there: in between they are not there, and a reader asks the leader. A batch of one value is written over
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/list.h"
-#include "bridge/core/ear.h"
+#include "bridge/core/listener.h"
 
 struct copy {
     struct copy *next;          /* of the same hash */
@@ -26,7 +26,7 @@ struct copy {
     char key[];
 };
 
-struct mu_held {
+struct mu_replica {
     struct copy **heads;
     uint32_t mask, count, most;
     size_t bytes, most_bytes;
@@ -34,15 +34,15 @@ struct mu_held {
     uint64_t taken, reported; /* bytes of COPIES on this connection */
 };
 
-struct mu_held *mu_held_new(struct mu_core *core)
+struct mu_replica *mu_replica_new(struct mu_core *core)
 {
-    struct mu_held *h = calloc(1, sizeof *h);
+    struct mu_replica *h = calloc(1, sizeof *h);
     size_t quarter = core->seg->num_chunks * (size_t)MU_CHUNK / 4;
 
     if (!h)
         return NULL;
-    h->most = MU_HELD_MAX;
-    h->most_bytes = quarter < MU_HELD_BYTES_MAX ? quarter : MU_HELD_BYTES_MAX;
+    h->most = MU_REPLICA_MAX;
+    h->most_bytes = quarter < MU_REPLICA_BYTES_MAX ? quarter : MU_REPLICA_BYTES_MAX;
     h->mask = 1023;
     h->heads = calloc(h->mask + 1, sizeof(struct copy *));
     if (h->heads)
@@ -53,7 +53,7 @@ struct mu_held *mu_held_new(struct mu_core *core)
 
 void mu_copies_bound(struct mu_core *core, uint32_t most, size_t most_bytes)
 {
-    struct mu_held *h = mu_copies_of(core)->held;
+    struct mu_replica *h = mu_copies_of(core)->replica;
 
     h->most = most;
     h->most_bytes = most_bytes;
@@ -66,7 +66,7 @@ static size_t copy_cost(const struct copy *c)
     return sizeof *c + c->key_len + c->len;
 }
 
-static struct copy *copy_find(const struct mu_held *h, const struct mu_key *k)
+static struct copy *copy_find(const struct mu_replica *h, const struct mu_key *k)
 {
     struct copy *c = h->heads[k->hash >> 20 & h->mask];
 
@@ -75,13 +75,13 @@ static struct copy *copy_find(const struct mu_held *h, const struct mu_key *k)
     return c;
 }
 
-static void leave_row(struct mu_held *h, struct copy *c)
+static void leave_row(struct mu_replica *h, struct copy *c)
 {
     *(c->older ? &c->older->newer : &h->oldest) = c->newer;
     *(c->newer ? &c->newer->older : &h->newest) = c->older;
 }
 
-static void join_row(struct mu_held *h, struct copy *c)
+static void join_row(struct mu_replica *h, struct copy *c)
 {
     c->older = h->newest;
     c->newer = NULL;
@@ -89,7 +89,7 @@ static void join_row(struct mu_held *h, struct copy *c)
     h->newest = c;
 }
 
-static void copy_drop(struct mu_held *h, struct copy *c)
+static void copy_drop(struct mu_replica *h, struct copy *c)
 {
     MU_CHAIN_DROP(h->heads[c->hash >> 20 & h->mask], c, next);
     leave_row(h, c);
@@ -99,7 +99,7 @@ static void copy_drop(struct mu_held *h, struct copy *c)
 }
 
 /* More rows when they get long; where there is no memory for that they stay long. */
-static void rows_widen(struct mu_held *h)
+static void rows_widen(struct mu_replica *h)
 {
     uint32_t mask = h->mask * 2 + 1;
     struct copy **heads = h->count > h->mask ? calloc(mask + 1, sizeof *heads) : NULL;
@@ -118,7 +118,7 @@ static void rows_widen(struct mu_held *h)
 }
 
 /* The key's entry, now the newest one. NULL: no memory. */
-static struct copy *copy_keep(struct mu_held *h, const struct mu_key *k)
+static struct copy *copy_keep(struct mu_replica *h, const struct mu_key *k)
 {
     struct copy *c = copy_find(h, k);
 
@@ -142,14 +142,14 @@ static struct copy *copy_keep(struct mu_held *h, const struct mu_key *k)
     return c;
 }
 
-void mu_held_free(struct mu_held *held)
+void mu_replica_free(struct mu_replica *replica)
 {
-    if (!held)
+    if (!replica)
         return;
-    while (held->oldest)
-        copy_drop(held, held->oldest);
-    free(held->heads);
-    free(held);
+    while (replica->oldest)
+        copy_drop(replica, replica->oldest);
+    free(replica->heads);
+    free(replica);
 }
 
 /* ---- in the table ------------------------------------------------------------------------------------------------ */
@@ -205,15 +205,15 @@ static enum muster_status empty_bucket(struct mu_core *core, struct mu_ctx *ctx,
     return status;
 }
 
-void mu_held_up(struct mu_core *core, struct mu_held *held)
+void mu_replica_up(struct mu_core *core, struct mu_replica *replica)
 {
     struct mu_pack keys = {0};
     struct mu_ctx *ctx = NULL;
     enum muster_status status = mu_enter(core->m, &ctx);
 
-    while (held->oldest)
-        copy_drop(held, held->oldest);
-    held->taken = held->reported = 0;
+    while (replica->oldest)
+        copy_drop(replica, replica->oldest);
+    replica->taken = replica->reported = 0;
     for (uint32_t b = 0; !status && b < core->seg->num_buckets; b++)
         if (MU_WORD_INDEX(mu_load_acquire(&core->seg->buckets[b]))) /* acquire: pairs with the commit CAS */
             status = empty_bucket(core, ctx, b, &keys);
@@ -228,7 +228,7 @@ void mu_held_up(struct mu_core *core, struct mu_held *held)
 
 static void send_report(struct mu_core *core, struct mu_pack *p)
 {
-    struct mu_held *h = mu_copies_of(core)->held;
+    struct mu_replica *h = mu_copies_of(core)->replica;
 
     h->reported = h->taken;
     mu_core_send(core, 0, MU_FRAME_FORGET, p->bytes, p->len);
@@ -237,7 +237,7 @@ static void send_report(struct mu_core *core, struct mu_pack *p)
     mu_pack_reset(p);
 }
 
-static void begin_report(const struct mu_held *h, struct mu_pack *p)
+static void begin_report(const struct mu_replica *h, struct mu_pack *p)
 {
     if (!p->len)
         mu_pack_u64(p, h->taken);
@@ -246,7 +246,7 @@ static void begin_report(const struct mu_held *h, struct mu_pack *p)
 /* Drops the oldest copies, until so much is left: told first, deleted then; and all waiters for keys ask again. */
 static enum muster_status make_room(struct mu_core *core, struct mu_ctx *ctx, uint32_t most, size_t most_bytes)
 {
-    struct mu_held *h = mu_copies_of(core)->held;
+    struct mu_replica *h = mu_copies_of(core)->replica;
     struct mu_pack p = {0};
     enum muster_status status = MUSTER_OK;
     uint32_t left = h->count;
@@ -306,7 +306,7 @@ static bool is_well_formed(struct mu_unpack u, uint32_t count)
 
 static enum muster_status copies_invalidate(struct mu_core *core, struct mu_ctx *ctx, struct mu_unpack u)
 {
-    struct mu_held *h = mu_copies_of(core)->held;
+    struct mu_replica *h = mu_copies_of(core)->replica;
     enum muster_status status = MUSTER_OK;
     struct item i;
     struct mu_key k;
@@ -329,7 +329,7 @@ static enum muster_status copies_invalidate(struct mu_core *core, struct mu_ctx 
 static enum muster_status copy_refuse(struct mu_core *core, struct mu_ctx *ctx, const struct mu_key *k,
                                       const struct item *i)
 {
-    struct mu_held *h = mu_copies_of(core)->held;
+    struct mu_replica *h = mu_copies_of(core)->replica;
     struct copy *c = copy_find(h, k);
     struct mu_pack p = {0};
     enum muster_status status;
@@ -348,7 +348,7 @@ static enum muster_status copy_refuse(struct mu_core *core, struct mu_ctx *ctx, 
 
 static enum muster_status copy_install(struct mu_core *core, struct mu_ctx *ctx, const struct item *i)
 {
-    struct mu_held *h = mu_copies_of(core)->held;
+    struct mu_replica *h = mu_copies_of(core)->replica;
     struct mu_table t = mu_table_kv(core->seg);
     struct mu_edit e = {.value = i->value, .len = i->len, .version_as = i->version};
     enum muster_status status;
@@ -376,7 +376,7 @@ static enum muster_status copy_install(struct mu_core *core, struct mu_ctx *ctx,
 static enum muster_status take_batch(struct mu_core *core, struct mu_ctx *ctx, struct mu_unpack u, uint8_t flags,
                                      uint32_t count)
 {
-    struct mu_held *h = mu_copies_of(core)->held;
+    struct mu_replica *h = mu_copies_of(core)->replica;
     struct item i = {0};
     bool alone = count == 1 && u.left && *u.at == MU_COPY_VALUE;
     enum muster_status status = alone ? MUSTER_OK : copies_invalidate(core, ctx, u);
@@ -393,7 +393,7 @@ static enum muster_status take_batch(struct mu_core *core, struct mu_ctx *ctx, s
 
 bool mu_take_copies(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
-    struct mu_held *h = mu_copies_of(core)->held;
+    struct mu_replica *h = mu_copies_of(core)->replica;
     size_t bytes = u->left;
     uint8_t flags = mu_unpack_u8(u);
     uint32_t count = mu_unpack_u32(u);
@@ -412,7 +412,7 @@ bool mu_take_copies(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     h->taken += bytes;
     status = take_batch(core, ctx, *u, flags, count);
     mu_exit(ctx);
-    mu_ear_changed(core);
+    mu_core_listener_changed(core);
     if (h->taken - h->reported >= MU_COPIES_REPORT) {
         begin_report(h, &p);
         send_report(core, &p);

@@ -1,9 +1,9 @@
 /*
- * bridge/kv/interest.h: which host wants to know about which key, and what it was told last. The leader's memory of its
- * connections: whatever is lost here, a host that connects anew asks for again.
+ * bridge/kv/subscription.h: which host wants to know about which key, and what it was told last. The leader's memory of
+ * its connections: whatever is lost here, a host that connects anew asks for again.
  */
-#ifndef MU_BRIDGE_KV_INTEREST_H
-#define MU_BRIDGE_KV_INTEREST_H
+#ifndef MU_BRIDGE_KV_SUBSCRIPTION_H
+#define MU_BRIDGE_KV_SUBSCRIPTION_H
 
 #include "bridge/core/core.h"
 
@@ -42,7 +42,7 @@ struct mu_watched {
     struct mu_wanted *keys;
 };
 
-struct mu_interest {
+struct mu_subscription {
     uint32_t num_buckets;
     uint32_t *at; /* by bucket: its place among those watched, + 1 */
     struct mu_watched *watched;
@@ -54,23 +54,24 @@ struct mu_interest {
     uint32_t num_hosts;
 };
 
-bool mu_interest_init(struct mu_interest *in, uint32_t num_buckets, uint32_t num_hosts);
-void mu_interest_done(struct mu_interest *in);
+bool mu_subscription_init(struct mu_subscription *in, uint32_t num_buckets, uint32_t num_hosts);
+void mu_subscription_done(struct mu_subscription *in);
 
 /* Set *ret_want to the host's want of the key; made, with nothing sent, when there was none. NULL: full, or no memory.
  */
-struct mu_want *mu_interest_add(struct mu_interest *in, uint32_t host, uint32_t bucket, const void *key, size_t len);
+struct mu_want *mu_subscription_add(struct mu_subscription *in, uint32_t host, uint32_t bucket, const void *key,
+                                    size_t len);
 /* NULL: there is none. */
-struct mu_want *mu_interest_find(const struct mu_interest *in, uint32_t host, uint32_t bucket, const void *key,
-                                 size_t len);
+struct mu_want *mu_subscription_find(const struct mu_subscription *in, uint32_t host, uint32_t bucket, const void *key,
+                                     size_t len);
 /* Look at this bucket in the next collection, whatever its word. */
-void mu_interest_look_again(struct mu_interest *in, uint32_t bucket);
+void mu_subscription_look_again(struct mu_subscription *in, uint32_t bucket);
 
 /* Drop the wants for which `drops` is true. Wants and buckets that nobody has any more go with them; nothing else
  * moves. `want` is the host's, or with host UINT32_MAX anybody's. */
 typedef bool (*mu_drops_fn)(void *arg, const struct mu_wanted *key, const struct mu_want *want);
-void mu_interest_drop(struct mu_interest *in, uint32_t host, mu_drops_fn drops, void *arg);
+void mu_subscription_drop(struct mu_subscription *in, uint32_t host, mu_drops_fn drops, void *arg);
 /* The same within one bucket. */
-void mu_interest_drop_in(struct mu_interest *in, uint32_t bucket, mu_drops_fn drops, void *arg);
+void mu_subscription_drop_in(struct mu_subscription *in, uint32_t bucket, mu_drops_fn drops, void *arg);
 
 #endif

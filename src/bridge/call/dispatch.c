@@ -1,5 +1,5 @@
 /*
- * bridge/call/carry.c: carrying calls out: the leader those of all hosts, every agent those that are for itself.
+ * bridge/call/dispatch.c: carrying calls out: the leader those of all hosts, every agent those that are for itself.
  *
  * A soft table {host, slot} -> {number, what became of it, answer} knows calls that are sent again. A number below the
  * table's is a stray and nothing is done; a new one ends what was kept for the one before. An agent that was itself
@@ -97,7 +97,7 @@ static void entry_go_on(struct mu_core *core, uint32_t host, uint32_t slot, stru
         kind->abandoned(core, host, slot, before);
 }
 
-void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number)
+void mu_dispatch_end(struct mu_core *core, uint32_t slot, uint64_t number)
 {
     struct host_calls *h = mu_calls_of_host(core, core->host);
     struct call_entry *e = find_entry(h, slot);
@@ -106,7 +106,7 @@ void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number)
         entry_go_on(core, core->host, slot, e, number);
 }
 
-void mu_carry_out(struct mu_core *core, const struct mu_request *r)
+void mu_dispatch_out(struct mu_core *core, const struct mu_request *r)
 {
     struct host_calls *h = mu_calls_of_host(core, r->host);
     const struct mu_op_kind *kind = op_kind_of(core->tables, r->op);
@@ -386,7 +386,7 @@ bool mu_take_call(struct mu_core *core, uint32_t host, struct mu_unpack *u)
         mu_fail(MUSTER_INVALID_ARGUMENT, "task %u is not one of its own", r.task - 1);
         return false;
     }
-    mu_carry_out(core, &r);
+    mu_dispatch_out(core, &r);
     return true;
 }
 

@@ -1,5 +1,5 @@
 /*
- * bridge/barrier/sight.c: how the leader's barriers are seen on the other hosts, by status, top, metrics and
+ * bridge/barrier/mirror.c: how the leader's barriers are seen on the other hosts, by status, top, metrics and
  * muster_barrier_list().
  *
  * For people: late by 50 ms or by what the number of bytes demands, never on a barrier's way. It is late by a second
