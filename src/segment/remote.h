@@ -30,7 +30,7 @@ enum mu_op {
     MU_OP_KV_INCREMENT = 5,
     MU_OP_KV_APPEND = 6,
     MU_OP_KV_DELETE = 7,
-    MU_OP_KV_GET = 8, /* also registers interest: the copy comes, and its changes */
+    MU_OP_KV_GET = 8, /* also subscribes: the copy comes, and its changes */
     MU_OP_KV_DIR = 9,
     MU_OP_KV_COUNT = 10,
     MU_OP_BARRIER_WAIT = 16, /* answered when the instance has ended */
