@@ -117,8 +117,8 @@ static enum muster_status comm_initialise(struct mu_nccl_call *call, struct mu_n
     return status;
 }
 
-/* For the others: a death or an error of a task they learn from the segment, and first-hand. The caller is told who
- * was missing, too. */
+/* For the others: a death or an error of a task they learn from the segment, and first-hand. The caller is told the
+ * missing ranks, too. */
 static void others_tell(struct mu_nccl_call *call, enum muster_status status)
 {
     char why[400], reason[120], missing[160];

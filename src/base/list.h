@@ -1,5 +1,5 @@
 /*
- * base/list.h: lists whose members know their neighbours, by `next` and `prev`, NULL at the ends.
+ * base/list.h: lists of members that know their neighbours, by `next` and `prev`, NULL at the ends.
  *
  * A list is a pointer to its first member, which are pushed in front; a queue has one to its last, too, behind which
  * they are appended. A chain is a list without `prev`, by any member `next`. Arguments are evaluated several times.

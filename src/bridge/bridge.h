@@ -60,7 +60,7 @@ struct mu_bridge_shape {
 enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const _Atomic int *stop,
                                   struct mu_bridge **ret_bridge);
 /*
- * Go on where an agent that has died ended: with its segment, whose table of hosts is the shape, its address, key and
+ * Go on where an agent that has died ended: with its segment (the table of hosts is the shape), its address, key and
  * incarnation. Nobody is waited for: a host that was there before comes, or is given up. The options of the meeting and
  * the run, and what the leader hands on, do not count; with `listens` the leader's address is told.
  */

@@ -56,7 +56,7 @@ struct mu_coord_pending {
     void (*dropped)(struct mu_coord *coord, struct mu_coord_pending *p);
     struct mu_coord_pending *older; /* of a call to a barrier: its task's next one that waits */
     union {
-        struct mu_pending_call pending; /* at a barrier of this host's segment, or for who is alive */
+        struct mu_pending_call pending; /* at a barrier of this host's segment, or a liveness query */
         struct {
             uint64_t incarnation;
             bool recoverable;
@@ -214,7 +214,7 @@ struct mu_coord {
     struct mu_coord_pending_list work;            /* requests that wait for it: */
     struct mu_work *first_work, *last_work;
     uint32_t num_works, work_turn;
-    struct mu_pending_table pending;    /* what lies in our segment: barriers, sets of which is asked who is alive; */
+    struct mu_pending_table pending;    /* what lies in our segment: barriers, sets of liveness queries; */
     struct mu_coord_pending_list calls; /* the calls to those */
     struct mu_blob *alive;              /* the answer of this look at such a set, */
     uint64_t alive_instance;            /* to that instance of it; NULL: none */

@@ -4,7 +4,7 @@
  *   coord/remote.c           calls to the leader, and the requests that wait for them
  *   coord/remote_kv.c        changes of keys, and listings
  *   coord/remote_fetch.c     fetches of a key of which there is no copy here
- *   coord/remote_barrier.c   named barriers, who is alive, errors of other hosts' tasks
+ *   coord/remote_barrier.c   named barriers, liveness queries, errors of other hosts' tasks
  *
  * What a request means and what its answer says is an operation's (segment/steps.h), as for the tasks of the C library.
  * The engine makes its requests by agent calls (bridge/call/lanes.h). Their answers come in the loop's thread, behind
@@ -44,7 +44,7 @@ struct mu_coord_remote {
     struct mu_coord_call *first;           /* open calls */
     struct mu_coord_pending_list requests; /* those that wait for one */
     struct mu_coord_pending_list meets;    /* calls to barriers, */
-    struct mu_coord_pending_list gathers;  /* and who is alive */
+    struct mu_coord_pending_list gathers;  /* and liveness queries */
     size_t bytes;                          /* of requests, and of what calls hold */
     uint32_t lingering;                    /* changes for which nobody waits any more */
     /* fetches of keys (coord/remote_fetch.c) */
@@ -100,7 +100,7 @@ extern const size_t mu_key_fetch_bytes; /* that each takes */
 /* The wait goes, and with it its fetch. */
 void mu_coord_key_fetch_drop(struct mu_coord *coord, struct mu_key_fetch *f);
 
-/* ---- barriers, who is alive: coord/remote_barrier.c ---- */
+/* ---- barriers, liveness queries: coord/remote_barrier.c ---- */
 struct mu_coord_remote_barrier {
     int32_t task;
     const char *id;

@@ -1,10 +1,10 @@
 /*
- * coord/remote_barrier.c: named barriers, and who is alive, on a host that is not the leader's: what
+ * coord/remote_barrier.c: named barriers, and liveness queries, on a host that is not the leader's: what
  * barrier/remote.c and task/alive.c are for the tasks of the C library.
  *
  * Each call is one at the leader, which answers it when the instance has ended. A call that its client gives up stays
  * arrived: the leader is told by another call, which carries what the first one did, so that it is the arrival if that
- * one did not come through. A question who is alive that is given up stays as it is, the last one of each task: its
+ * one did not come through. A liveness query that is given up stays as it is, the last one of each task: its
  * answer is for nobody.
  */
 #include <inttypes.h>
@@ -179,7 +179,7 @@ void mu_coord_remote_report(struct mu_coord *coord, struct mu_coord_request *req
     mu_coord_call_begin(coord, request, &coord->remote->requests, &s->call, 0);
 }
 
-/* ---- who is alive ---- */
+/* ---- liveness queries ---- */
 
 struct gather {
     struct mu_coord_call call;

@@ -20,8 +20,8 @@ struct mu_kv_behalf {
 /* Small, so that making one costs nothing beside the change. */
 struct mu_kv_change {
     const struct mu_key *key; /* as mu_kv_key() made it; of a delete: the root directory's is NULL */
-    /* Of an increment: what lies in front of the number, and stays there. Of a delete whose directory's name has more
-     * than MU_KV_LONG_BEGINS bytes with its '/': all of that; it stays where it is until the end. */
+    /* Of an increment: what lies in front of the number, and stays there. Of a delete of a directory with a name of
+     * more than MU_KV_LONG_BEGINS bytes with its '/': all of that; it stays where it is until the end. */
     const void *value;
     size_t len;
     /* The version that is expected, or what is added. Of a delete, 1: the key alone, not what is below. Of an append:

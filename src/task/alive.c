@@ -1,8 +1,8 @@
 /*
  * task/alive.c: which tasks of a set are alive, as agreed by all of them (RPC GetAliveTasks).
  *
- * One table entry a set: an instance number, who has called for it, and the answer of the last one that completed. The
- * instance completes when every CONNECTED member has called; whoever finds that so, caller or waiter, commits the
+ * One table entry a set: an instance number, its callers, and the answer of the last one that completed. The instance
+ * completes when every CONNECTED member has called; the caller or waiter that finds that so commits the
  * answer. A task's failure completes it too, for then fewer need to call: the waiters look again when the job's state
  * changes.
  */
@@ -68,8 +68,8 @@ uint32_t mu_alive_set(const char *key, uint32_t len, int32_t *ret_ids)
     return count;
 }
 
-/* On the copy: has everybody who is connected called? Then answer and open the next instance. The records are younger
- * than the copy: who has called there had joined, and if it is not connected now it has gone since. */
+/* On the copy: have all connected members called? Then answer and open the next instance. The records are younger than
+ * the copy: a caller there had joined, and if it is not connected now it has gone since. */
 static bool instance_complete(struct mu_alive *a, struct mu_alive_head *h)
 {
     struct mu_alive_row *rows = rows_of(a);

@@ -301,8 +301,7 @@ def named():
 
 # STYLE: a comment names its subject ("the waiter"), not "who waits". Lines that may say who, whoever or whose; it only falls.
 WHO = re.compile(r"\b(?:who|whoever|whose)\b", re.I)
-WHO_MOST = {"barrier": 1, "base": 1, "bridge": 17, "cli": 2, "compat": 2, "coord": 8, "include": 10, "object": 25, "segment": 65,
-            "shm_layout": 3, "task": 7}
+WHO_MOST = {"barrier": 1, "compat": 2, "include": 10, "object": 25, "segment": 65, "shm_layout": 3, "task": 3}
 
 
 def subjects():

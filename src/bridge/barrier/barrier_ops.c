@@ -1,5 +1,5 @@
 /*
- * bridge/barrier/barrier_ops.c: named barriers and who is alive, for tasks of other hosts: the leader's agent makes
+ * bridge/barrier/barrier_ops.c: named barriers and liveness queries of other hosts' tasks: the leader's agent makes
  * their calls, and keeps those that wait (bridge/barrier/pending.h).
  *
  * A call becomes pending when it is taken, and is made at the turn's look: all that came in one turn for the same

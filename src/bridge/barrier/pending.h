@@ -1,5 +1,5 @@
 /*
- * bridge/barrier/pending.h: calls that wait, which an agent makes for others: at named barriers, and for who is alive.
+ * bridge/barrier/pending.h: calls that wait, which an agent makes for others: at named barriers, and liveness queries.
  * The leader's agent makes them for tasks of other hosts (barrier_ops.c), an engine for its clients (coord/barrier.c).
  *
  * What is pending is a barrier, or a set of tasks: a cell of the segment at which calls wait. It is looked at when a
@@ -38,7 +38,7 @@ struct mu_pending {
     struct mu_pending_call *first, *last;
     uint32_t arriving, waiting;
     size_t bytes;                  /* of lists that the arriving ones brought */
-    struct mu_pending_call *payer; /* its owner's: the call whose client bears what a look takes; NULL: none */
+    struct mu_pending_call *payer; /* its owner's: the call of the client that bears what a look takes; NULL: none */
     mu_a64 *bucket;
     uint64_t word;    /* of the bucket, when last looked */
     uint64_t version; /* of the job's state, then */

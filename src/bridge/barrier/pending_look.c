@@ -8,7 +8,7 @@
 #include "bridge/barrier/pending.h"
 #include "segment/cluster.h"
 
-#define AWAIT_NS 5000000u /* a call whose task's record has not come: looked at again */
+#define AWAIT_NS 5000000u /* a call without its task's record yet: looked at again */
 
 /* The call has its answer, and goes. */
 static void give_answer(struct mu_pending_table *t, struct mu_pending_call *c, const struct mu_pending_answer *a)
@@ -170,7 +170,7 @@ static enum muster_status look_at_barrier(struct mu_pending_table *t, struct mu_
     return status;
 }
 
-/* ---- who is alive ---- */
+/* ---- liveness queries ---- */
 
 /* Calls for those that can, and answers whom it can. */
 static enum muster_status step_alive(struct mu_pending_table *t, struct mu_alive *set, struct mu_pending *p)
@@ -194,7 +194,7 @@ static enum muster_status step_alive(struct mu_pending_table *t, struct mu_alive
     return status;
 }
 
-/* A call whose instance has completed since it was made. */
+/* The call's instance has completed since it was made. */
 static bool has_completed(const struct mu_pending *p, const struct mu_alive *set)
 {
     for (const struct mu_pending_call *c = p->first; c; c = c->next)

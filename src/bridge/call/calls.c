@@ -6,8 +6,8 @@
  * every answered one is acknowledged again: so both ends know all that they must know from the segments alone. What is
  * on its way is bounded by WINDOW bytes.
  *
- * A caller that dies leaves its call, perhaps before it has set its bit. A slot whose holder has died or changed since
- * the last look is looked at, whatever is known of its calls. What it leaves is taken back in the segment first,
+ * A caller that dies leaves its call, perhaps before it has set its bit. A slot is looked at if its holder has died or
+ * changed since the last look, whatever is known of its calls. What it leaves is taken back in the segment first,
  * acknowledged then: an agent in between finds it taken back, and it cannot be asked again when the leader has
  * forgotten it.
  */

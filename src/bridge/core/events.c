@@ -298,7 +298,7 @@ static void ask_from_here(struct mu_core *core)
         core->peers[0].tail.failed = true;
     else
         mu_core_send_front(core, 0, MU_FRAME_EVENTS_FROM, p.bytes,
-                           p.len); /* before calls, whose answers follow events */
+                           p.len); /* before calls: their answers follow events */
     mu_pack_done(&p);
 }
 

@@ -1,9 +1,9 @@
 /*
  * bridge/group/groups.c: groups that span hosts: what an agent knows of them, and what both ends say.
  *
- * All that decides lies in the segments: who has joined, in the leader's entry; who has arrived, in the members' words;
- * the verdict on an instance, in the word of the leader's proxy. What is kept here is found again by the next agent
- * (mu_groups_start), and what was said on a connection that broke is said anew on the next. So nothing here is
+ * All that decides lies in the segments: the joined members, in the leader's entry; the arrivals, in the members'
+ * words; the verdict on an instance, in the word of the leader's proxy. What is kept here is found again by the next
+ * agent (mu_groups_start), and what was said on a connection that broke is said anew on the next. So nothing here is
  * acknowledged but the end: a follower's entry goes when the leader has heard that all of its members are gone.
  */
 #include "bridge/group/groups.h"

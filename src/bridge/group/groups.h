@@ -58,7 +58,7 @@ struct span {
     bool over; /* said so, on this connection */
     /* the leader's */
     struct side *sides;
-    uint64_t end_said; /* the instance whose end all were told */
+    uint64_t end_said; /* the last instance that all were told the end of */
     /* the last instance with which a host was trusted on its connection; of which it was asked for the end; of which
      * another host wants it, for this reason */
     uint64_t trusting, asked, wanted, want_reason;

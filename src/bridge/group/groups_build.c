@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Which hosts have a part; those whose members have all left are done with it. */
+/* Which hosts have a part; a host is done with it when all its members have left. */
 static void find_sides(struct mu_core *core, struct span *s)
 {
     for (uint32_t h = 0; h < core->num_hosts; h++)

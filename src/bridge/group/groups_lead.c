@@ -93,7 +93,7 @@ static void pass_on_end(struct mu_core *core, struct span *s)
 /* The host that is trusted with the next instance; 0: none is. */
 static uint32_t keeper_of(const struct mu_core *core, const struct span *s)
 {
-    /* relaxed: written by this agent, or by one before it whose CAS leader_verdict() has acquired */
+    /* relaxed: written by this agent, or by one before it: leader_verdict() has acquired its CAS */
     uint64_t host = mu_is_trusted(leader_verdict(s)) ? mu_load_relaxed(&s->proxy->keeper) : 0;
 
     return host < core->num_hosts ? (uint32_t)host : 0;
@@ -249,7 +249,7 @@ static void consider_instance(struct mu_core *core, struct span *s)
         return;
     }
     if (mu_is_trusted(w)) {
-        /* by the speaker, who has asked us then; or it was said on another connection */
+        /* by the speaker, which has asked us then; or it was said on another connection */
         if (s->way && s->trusting != instance && mu_lead_hears(core, s, s->way_host))
             say_trusted(core, s, s->way_host, instance);
         if (wanted)

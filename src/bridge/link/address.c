@@ -3,7 +3,7 @@
  *
  * getaddrinfo() blocks for as long as the resolver likes, and the link's owner holds a lock: so it runs in a thread
  * that nobody waits for before it has said that it has the answer; then it is as good as over, and is waited for. (An
- * agent forks its guard soon after it has found the leader: of a process with one thread, whose locks are all free.)
+ * agent forks its guard soon after it has found the leader: of a process with one thread, where all locks are free.)
  * The look-up belongs to the thread and to the one that began it: the last of the two frees it.
  */
 #include "bridge/link/address.h"

@@ -4,7 +4,7 @@
  * Few hosts are all the leader's own connections. In a larger job the first that come are relays, about as many as will
  * be behind each. A later host is kept waiting, and told where a relay listens. It comes by that, or says why it
  * cannot, and is taken as it is. So what a relay adds can be lost at any time, by its death or by a firewall, and the
- * job goes on as a star. A host whose relay has gone comes again like any other, and is sent to another one.
+ * job goes on as a star. A host that has lost its relay comes again like any other, and is sent to another one.
  */
 #include <stdio.h>
 #include <string.h>

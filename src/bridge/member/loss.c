@@ -1,7 +1,7 @@
 /*
  * bridge/member/loss.c: hosts that do not come back.
  *
- * A peer whose connection broke is given up when nothing was heard of it for the timeout, but not before half of that
+ * A peer with a broken connection is given up when nothing was heard of it for the timeout, but not before half of that
  * has passed in which it could have connected again. An agent that was late itself (stopped, starved, moved to another
  * machine) takes its lateness for the reason and grants all peers a new period. Where agents that died may be replaced
  * (core->adopt) a connection that broke without a silence before has longer: the other end's kernel closed it, so the

@@ -3,7 +3,7 @@
  *
  * For each barrier and group that some have come to and others have not, the most telling of the missing are named: a
  * dead task before a stopped one, that before one that has never joined, and so on, down to one that merely works. What
- * is wrong with tasks that nobody is seen to wait for follows, and who waits for keys. The sentences are sorted the
+ * is wrong with tasks that nobody is seen to wait for follows, and the waiters for keys. The sentences are sorted the
  * same way, so the first one is the answer to "why does it hang?".
  */
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /*
- * cli/status/status.c: `muster status`: who is missing, where, since when, and is it dead, stopped or elsewhere?
+ * cli/status/status.c: `muster status`: which task is missing, where, since when, and is it dead, stopped or elsewhere?
  *
  * Read-only: it takes no slot and waits for nobody, so it answers when every process of the job is stopped or dead. The
  * picture and the sentences about it are made by picture.c and diagnose.c.
