@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -105,6 +106,43 @@ def by_arguments(version, python):
     name, address = version + "-keys", kit.free_address()
     with service(name, 3, address=address), crowd(name, python, "keys.py", address, 3) as programs:
         kit.all_end_well(version, "initialize() by arguments, a port of our choice; what JAX's client is asked for", programs)
+
+
+def thousand_devices(version, python):
+    what, name = "1,200 devices of two processes, initialize() twice", version + "-devices"
+    with service(name, 2) as address, crowd(name, python, "devices.py", address, 2) as programs:
+        kit.all_end_well(version, what, programs)
+    for program, count in ("devices.py", 2), ("keys.py", 3):
+        with crowd("%s-own-%s" % (version, program), python, program, kit.free_address(), count, own=True) as programs:
+            kit.all_end_well(version, "the same with JAX's own service: %s" % program, programs)
+
+
+def long_names(version, python):
+    """A sum of 600 devices, each two of which gloo joins: of more, with JAX's own service as well, files or time run out."""
+    count, name = 69, version + "-clique"
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < 19000:
+        return kit.skip(version, "a sum of 600 devices: gloo opens 18,000 files a process, and %d may be" % hard)
+    for own in False, True:
+        begun = time.monotonic()
+        with service(name, count, "--shutdown-timeout", "900s") as address:
+            program = [python, os.path.join(kit.HERE, "programs/cliques.py"), kit.free_address() if own else address, count]
+            log, process = kit.start(name + "-own" * own, program, **({} if own else {"JAX_COORDINATOR_BIND_ADDRESS": "127.0.0.1:0"}))
+            try:
+                code = process.wait(5 * kit.MINUTES)
+            except subprocess.TimeoutExpired:
+                code = None
+                process.terminate()
+                process.wait()
+        with open(log, errors="replace") as lines:
+            text = lines.read()
+        right = code == 0 and text.count("the sum over 600 devices is 179700, with names of 4199 bytes") == 20
+        after = "after %.0f s" % (time.monotonic() - begun)
+        if own:
+            kit.say("     %-7s with JAX's own service: %s, %s" % (version, "the same" if right else "exit status %s" % code, after))
+        else:
+            verdict(version, "a sum of 600 devices, whose keys have more than 4,200 bytes",
+                    None if right else "exit status %s\n%s" % (code, text), after)
 
 
 def late_joiner(version, python):
@@ -301,5 +339,7 @@ def all_cases(version, python, ask):
             saves(version, python)
             beside(version, python)
             by_tls(version, python)
+            thousand_devices(version, python)
+            long_names(version, python)
     if ask and version in REFERENCE:
         ask_reference(version, python, REFERENCE[version])

@@ -55,6 +55,25 @@ if has("key_value_increment"):
     client.key_value_increment("counter", me + 1)
     client.wait_at_barrier("counted", 60000)
     assert client.key_value_increment("counter", 0) == count * (count + 1) // 2
+for length in (4096, 5303, 100000):  # JAX's own name a clique's devices, all of them
+    directory = "%d/" % length + "d" * (length - 10)
+    name = directory + "/n%03d"
+    client.key_value_set(name % me, "long, from %d" % me)
+    for other in range(count):
+        assert client.blocking_key_value_get(name % other, 60000) == "long, from %d" % other
+    client.wait_at_barrier("read/%d" % length, 60000)
+    assert sorted(client.key_value_dir_get(directory)) == [(name % task, "long, from %d" % task) for task in range(count)]
+    refused("ALREADY_EXISTS", client.key_value_set, name % me, "again")
+    if "key_value_increment" in done:
+        client.key_value_increment(directory + "s", me + 1)
+    client.wait_at_barrier("listed/%d" % length + "b" * 5000, 60000)
+    if "key_value_increment" in done:
+        assert client.key_value_increment(directory + "s", 0) == count * (count + 1) // 2
+    if newer and me == 0:
+        client.key_value_delete(directory + "/")
+    client.wait_at_barrier("long/%d" % length, 60000)
+    assert not newer or client.key_value_dir_get(directory) == []
+done.append("names of 100,000 bytes")
 client.wait_at_barrier("looked", 60000)
 if newer:
     if me == 0:
