@@ -354,10 +354,7 @@ void mu_coord_cancel(struct mu_coord *coord, struct mu_coord_request *request, i
     }
     status = status ? status : mu_barrier_call_result(&c);
     mu_barrier_call_done(&c);
-    if (status)
-        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
-    else
-        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_complete(request, status, MU_PAYLOAD_SERVICE);
     mu_coord_deliver(coord);
 }
 

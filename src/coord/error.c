@@ -399,10 +399,7 @@ void mu_coord_report_error(struct mu_coord *coord, struct mu_coord_request *requ
         }
         status = error_report(coord, task, code);
     }
-    if (status)
-        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
-    else
-        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_complete(request, status, MU_PAYLOAD_SERVICE);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }
@@ -455,10 +452,7 @@ void mu_coord_heartbeat(struct mu_coord *coord, struct mu_coord_request *request
         return;
     mu_coord_look_tasks(coord);
     status = client_beat(coord, request->line, task, incarnation);
-    if (status)
-        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
-    else
-        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_complete(request, status, MU_PAYLOAD_SERVICE);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }

@@ -42,10 +42,7 @@ static enum muster_status key_change(struct mu_coord *coord, struct mu_kv_change
 /* The request's answer, then those of the others whom it has woken. */
 static void answer_change(struct mu_coord *coord, struct mu_coord_request *request, enum muster_status status)
 {
-    if (status)
-        mu_coord_fail(request, status, mu_coord_key_payload(status));
-    else
-        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_complete(request, status, mu_coord_key_payload(status));
     mu_coord_deliver(coord);
 }
 

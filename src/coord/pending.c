@@ -139,6 +139,14 @@ void mu_coord_fail(struct mu_coord_request *request, enum muster_status status, 
     mu_coord_answer(request, status, payload, text);
 }
 
+void mu_coord_complete(struct mu_coord_request *request, enum muster_status status, unsigned payload)
+{
+    if (status)
+        mu_coord_fail(request, status, payload);
+    else
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+}
+
 void mu_coord_fail_of(struct mu_coord_request *request, enum muster_status status, int32_t task)
 {
     char text[MU_COORD_TEXT];

@@ -93,6 +93,8 @@ void mu_coord_result(struct mu_coord_request *request, enum mu_op op, uint64_t r
 void mu_coord_answer(struct mu_coord_request *request, enum muster_status status, unsigned payload, const char *text);
 /* The same with the sentence of the last failed call. */
 void mu_coord_fail(struct mu_coord_request *request, enum muster_status status, unsigned payload);
+/* OK, or the same. */
+void mu_coord_complete(struct mu_coord_request *request, enum muster_status status, unsigned payload);
 /* The error is the task's. */
 void mu_coord_fail_of(struct mu_coord_request *request, enum muster_status status, int32_t task);
 /* The engine has stopped: the request has been answered. */

@@ -382,10 +382,8 @@ void mu_coord_register(struct mu_coord *coord, struct mu_coord_request *request,
     }
     if (status == MUSTER_ABORTED)
         mu_coord_fail_of(request, status, task);
-    else if (status)
-        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else
-        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_complete(request, status, MU_PAYLOAD_SERVICE);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }
@@ -459,10 +457,7 @@ void mu_coord_reset(struct mu_coord *coord, struct mu_coord_request *request, in
             mu_exit(ctx);
         }
     }
-    if (status)
-        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
-    else
-        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_complete(request, status, MU_PAYLOAD_SERVICE);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }

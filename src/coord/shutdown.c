@@ -309,10 +309,7 @@ void mu_coord_shutdown(struct mu_coord *coord, struct mu_coord_request *request,
     else
         status = mu_fail(MUSTER_INVALID_ARGUMENT,
                          "Unexpected disconnect request with task=%d: it is not in the cluster", task);
-    if (status)
-        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
-    else
-        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_complete(request, status, MU_PAYLOAD_SERVICE);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }

@@ -119,10 +119,7 @@ void mu_coord_state(struct mu_coord *coord, struct mu_coord_request *request, co
         status = muster_task_get(coord->m, tasks[i], &infos[i]);
     request->tasks = infos;
     request->num_tasks = count;
-    if (status)
-        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
-    else
-        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_complete(request, status, MU_PAYLOAD_SERVICE);
     free(infos);
 }
 
