@@ -17,37 +17,14 @@
 
 enum {
     MORE_MAX = 64 << 20, /* beyond the message's own size */
-    ALLOCATION = 16,     /* what malloc() keeps of its own, about */
     NAME_MAX_LEN = 128,  /* of a payload's type URL */
 };
 
-struct codec_purse {
-    size_t left;
-};
-
-static void *codec_take(void *data, size_t size)
-{
-    struct codec_purse *purse = data;
-
-    if (size > SIZE_MAX - ALLOCATION || size + ALLOCATION > purse->left) {
-        purse->left = 0; /* for good: what follows is not read either */
-        return NULL;
-    }
-    purse->left -= size + ALLOCATION;
-    return malloc(size ? size : 1);
-}
-
-static void codec_give(void *data, void *memory)
-{
-    (void)data;
-    free(memory);
-}
-
 /* protobuf-c's reading, of the merged message where one is to be. */
 static ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *kind, const void *bytes, size_t size,
-                                        struct codec_purse *purse)
+                                        size_t *left)
 {
-    ProtobufCAllocator allocator = {codec_take, codec_give, purse};
+    ProtobufCAllocator allocator = mu_message_allocator(left);
     ProtobufCMessage *message;
     void *merged;
 
@@ -55,7 +32,7 @@ static ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *kind, 
         return protobuf_c_message_unpack(kind, &allocator, size, size ? bytes : (const void *)"");
     merged = mu_merge(kind, bytes, size, &size);
     if (!merged) {
-        purse->left = 0;
+        *left = 0;
         return NULL;
     }
     message = protobuf_c_message_unpack(kind, &allocator, size, merged);
@@ -66,11 +43,11 @@ static ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *kind, 
 enum muster_status mu_codec_read(const ProtobufCMessageDescriptor *kind, const char *const *not_text, const void *bytes,
                                  size_t size, ProtobufCMessage **ret_message)
 {
-    struct codec_purse purse = {size + MORE_MAX};
-    ProtobufCMessage *message = message_unpack(kind, bytes, size, &purse);
+    size_t left = size + MORE_MAX;
+    ProtobufCMessage *message = message_unpack(kind, bytes, size, &left);
     char why[128];
 
-    if (!message && !purse.left)
+    if (!message && !left)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "the %s (%zu bytes): read, it takes more than %d MiB beyond its size",
                        kind->short_name, size, MORE_MAX >> 20);
     if (!message)
@@ -86,8 +63,8 @@ enum muster_status mu_codec_read(const ProtobufCMessageDescriptor *kind, const c
 
 void mu_codec_free(ProtobufCMessage *message)
 {
-    struct codec_purse none = {0};
-    ProtobufCAllocator allocator = {codec_take, codec_give, &none};
+    size_t none = 0;
+    ProtobufCAllocator allocator = mu_message_allocator(&none);
 
     protobuf_c_message_free_unpacked(message, &allocator);
 }

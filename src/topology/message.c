@@ -114,13 +114,13 @@ bool mu_message_fault(const ProtobufCMessage *message, const char *const *not_te
 
 static void *message_take(void *data, size_t size)
 {
-    struct mu_locals *set = data;
+    size_t *left = data;
 
-    if (size > SIZE_MAX - ALLOCATION || size + ALLOCATION > set->left) {
-        set->left = 0; /* for good: what follows is not read either */
+    if (size > SIZE_MAX - ALLOCATION || size + ALLOCATION > *left) {
+        *left = 0; /* for good: what follows is not read either */
         return NULL;
     }
-    set->left -= size + ALLOCATION;
+    *left -= size + ALLOCATION;
     return malloc(size ? size : 1);
 }
 
@@ -128,6 +128,11 @@ static void message_give(void *data, void *memory)
 {
     (void)data;
     free(memory);
+}
+
+ProtobufCAllocator mu_message_allocator(size_t *left)
+{
+    return (ProtobufCAllocator){message_take, message_give, left};
 }
 
 static void view_xla(struct mu_local *l)
@@ -162,7 +167,7 @@ static bool is_other_form(const struct mu_local *l)
 
 static enum muster_status read_one(struct mu_locals *set, size_t index, const void *bytes, size_t size)
 {
-    ProtobufCAllocator allocator = {message_take, message_give, set};
+    ProtobufCAllocator allocator = mu_message_allocator(&set->left);
     struct mu_local *l = &set->locals[index];
     const ProtobufCMessageDescriptor *descriptor = set->form == MUSTER_FORM_XLA
                                                        ? &mu__xla__local_topology_proto__descriptor
@@ -212,7 +217,7 @@ enum muster_status mu_locals_read(struct mu_locals *set, enum muster_topology_fo
 
 void mu_locals_done(struct mu_locals *set)
 {
-    ProtobufCAllocator allocator = {message_take, message_give, set};
+    ProtobufCAllocator allocator = mu_message_allocator(&set->left);
 
     for (size_t i = 0; i < set->count; i++)
         protobuf_c_message_free_unpacked(set->locals[i].message, &allocator);

@@ -49,6 +49,9 @@ struct mu_local_device mu_local_device(const struct mu_locals *set, const struct
 /* The global topology: the locals as they are now, in this order (`order[i]` is a place in the set). malloc()ed. */
 enum muster_status mu_locals_pack(const struct mu_locals *set, const size_t *order, void **ret_bytes, size_t *ret_size);
 
+/* What messages are read into: no more than *left bytes, which becomes 0 for good once that is not enough. */
+ProtobufCAllocator mu_message_allocator(size_t *left);
+
 /* Any message, malloc()ed; room for one byte at least. */
 enum muster_status mu_message_pack(const ProtobufCMessage *message, void **ret_bytes, size_t *ret_size);
 
