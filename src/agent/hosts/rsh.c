@@ -226,23 +226,13 @@ int mu_agent_set_part(const struct mu_agent *agent, struct mu_launch_job *job)
 /* One word as a shell would have to be given it: the other side of rsh mostly is one. */
 static char *word_quoted(const char *word)
 {
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./_-";
     char *text = NULL;
     size_t size;
-    FILE *out;
+    FILE *out = open_memstream(&text, &size);
 
-    if (*word && strspn(word, plain) == strlen(word))
-        return strdup(word);
-    out = open_memstream(&text, &size);
     if (!out)
         return NULL;
-    putc('\'', out);
-    for (; *word; word++)
-        if (*word == '\'')
-            fputs("'\\''", out);
-        else
-            putc(*word, out);
-    putc('\'', out);
+    mu_agent_print_word(word, out);
     if (fclose(out) == 0)
         return text;
     free(text);

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A word as a shell would have to be given it. */
-static void print_word(const char *word, FILE *out)
+void mu_agent_print_word(const char *word, FILE *out)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./_-";
 
@@ -90,7 +89,7 @@ static int print_task(struct mu_agent *agent, uint32_t task_id, FILE *out)
     fprintf(out, "task %u on %s:", task_id, host);
     for (char *const *word = it->argv; *word; word++) {
         putc(' ', out);
-        print_word(*word, out);
+        mu_agent_print_word(*word, out);
     }
     putc('\n', out);
     if (host_id == 0)
