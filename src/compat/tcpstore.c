@@ -186,14 +186,6 @@ static void no_descriptor(struct mu_tcpstore *store, int listener)
     store->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* The network's own errors are of connections that have broken before they were accepted. */
-static bool is_of_one(int error)
-{
-    return error == ECONNABORTED || error == EINTR || error == EPROTO || error == ENETDOWN || error == ENETUNREACH ||
-           error == EHOSTDOWN || error == EHOSTUNREACH || error == ENONET || error == ENOPROTOOPT ||
-           error == EOPNOTSUPP || error == EPERM;
-}
-
 static bool may_come(struct mu_tcpstore *store, int fd)
 {
     char why[80];
@@ -238,7 +230,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             no_descriptor(store, listener);
             return;
         }
-        if (fd < 0 && is_of_one(errno))
+        if (fd < 0 && mu_listen_is_of_one(errno))
             continue;
         if (fd < 0 && errno != EAGAIN)
             pause_listeners(store, errno);

@@ -213,3 +213,10 @@ void mu_listen_close(struct mu_listen *listen)
         close(listen->fds[i]);
     listen->count = 0;
 }
+
+bool mu_listen_is_of_one(int error)
+{
+    return error == ECONNABORTED || error == EINTR || error == EPROTO || error == ENETDOWN || error == ENETUNREACH ||
+           error == EHOSTDOWN || error == EHOSTUNREACH || error == ENONET || error == ENOPROTOOPT ||
+           error == EOPNOTSUPP || error == EPERM;
+}

@@ -24,5 +24,7 @@ struct mu_listen {
 /* Address as rpc/server.h has it. `may_leave`: an address that other machines reach is allowed. */
 enum muster_status mu_listen_open(const char *address, bool may_leave, struct mu_listen *ret_listen);
 void mu_listen_close(struct mu_listen *listen);
+/* The network's own errors at accept() are of connections that have broken before they were accepted. */
+bool mu_listen_is_of_one(int error);
 
 #endif

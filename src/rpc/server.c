@@ -247,14 +247,6 @@ static void no_descriptor(struct mu_rpc *rpc, int listener)
     rpc->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* The network's own errors are of connections that have broken before they were accepted. */
-static bool is_of_one(int error)
-{
-    return error == ECONNABORTED || error == EINTR || error == EPROTO || error == ENETDOWN || error == ENETUNREACH ||
-           error == EHOSTDOWN || error == EHOSTUNREACH || error == ENONET || error == ENOPROTOOPT ||
-           error == EOPNOTSUPP || error == EPERM;
-}
-
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
     struct mu_rpc *rpc = poll->data;
@@ -267,7 +259,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             no_descriptor(rpc, listener);
             return;
         }
-        if (fd < 0 && is_of_one(errno))
+        if (fd < 0 && mu_listen_is_of_one(errno))
             continue;
         if (fd < 0 && errno != EAGAIN)
             pause_listeners(rpc, errno);
