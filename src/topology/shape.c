@@ -357,22 +357,34 @@ static int leads_nowhere(const struct mu_box *box)
                : (box->kind == MU_BOX_HOST_BRIDGE || box->kind == MU_BOX_BRIDGE) && box->first < 0;
 }
 
-/* Hang the box at the end of its parent's, again; NVSwitches side by side become one. */
+/* The first device of a box of PCI, in which they are in order; -1: it is no such box. */
+static int32_t first_device(const struct mu_box *boxes, int32_t at)
+{
+    while ((boxes[at].kind == MU_BOX_HOST_BRIDGE || boxes[at].kind == MU_BOX_BRIDGE) && boxes[at].first >= 0)
+        at = boxes[at].first;
+    return boxes[at].kind == MU_BOX_DEVICE ? boxes[at].device : -1;
+}
+
+/* Hang the box at the end of its parent's, again, or before one with later devices: bridges need not be in the
+ * order of what is below them. NVSwitches side by side become one. */
 static void put_back(struct mu_box *boxes, int32_t around, int32_t at)
 {
-    int32_t last = boxes[around].last;
+    int32_t last = boxes[around].last, device = first_device(boxes, at), before = -1, behind = boxes[around].first;
 
     if (last >= 0 && boxes[last].kind == MU_BOX_SWITCH && boxes[at].kind == MU_BOX_SWITCH) {
         boxes[last].count += boxes[at].count;
         return;
     }
+    for (; behind >= 0 && (device < 0 || first_device(boxes, behind) <= device); behind = boxes[behind].next)
+        before = behind;
     boxes[at].parent = around;
-    boxes[at].next = -1;
-    if (last >= 0)
-        boxes[last].next = at;
+    boxes[at].next = behind;
+    if (before >= 0)
+        boxes[before].next = at;
     else
         boxes[around].first = at;
-    boxes[around].last = at;
+    if (behind < 0)
+        boxes[around].last = at;
 }
 
 /* Bridges with one below it are a way, no fork. */

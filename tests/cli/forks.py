@@ -1,7 +1,8 @@
 """A machine in hwloc's XML form, written by hand, no such node exists: what the pictures of others do not have.
 
-Its PCI forks twice, one GPU hangs beside the fork, two NVSwitches stand side by side, the L3 caches are alike, names
-are long, or meant to end an element, or of letters that are wide, and one CPU has two processors a core.
+Its PCI forks twice, once not in the order of what is below, one GPU hangs beside the fork, two NVSwitches stand side
+by side, the L3 caches are alike, names are long, or meant to end an element, or of letters that are wide, and one CPU
+has two processors a core.
 """
 import sys
 
@@ -57,7 +58,7 @@ def nvswitch(address):
 
 def machine():
     every = range(8)
-    fork = bridge("21", bridge("22", gpu("23", EVIL)) + bridge("24", gpu("25", WIDE)))
+    fork = bridge("21", bridge("22", gpu("25", WIDE)) + bridge("24", gpu("23", EVIL)))
     beside = bridge("26", gpu("27", "short")) + nvswitch("28") + nvswitch("29")
     nic = ("<object type='PCIDev' gp_index='%d' pci_busid='0000:31:00.0' pci_type='0200 [15b3:101b] [0000:0000] 00' "
            "pci_link_speed='0.0'/>" % next(_ids))

@@ -113,6 +113,9 @@ def json_says_what_the_text_says(machine):
         children = [b for b in page["boxes"] if b["parent"] == box["id"]]
         if box["kind"] in ("package", "numa", "l3") and any(b["processors"] for b in children):
             expect(box["processors"] >= sum(b["processors"] for b in children), machine, "processors of", box)
+    for box in page["boxes"]:
+        beside = [b["device"] for b in page["boxes"] if b["parent"] == box["id"] and b["kind"] == "device"]
+        expect(beside == sorted(beside), machine, "devices side by side are not in order:", beside)
     for device in page["devices"]:
         holders = [box for box in page["boxes"] if box["device"] == device["index"]]
         expect(len(holders) == 1, machine, device["label"], "is in", len(holders), "boxes")
