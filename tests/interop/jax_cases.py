@@ -125,7 +125,7 @@ def long_names(version, python):
         return kit.skip(version, "a sum of 600 devices: gloo opens 18,000 files a process, and %d may be" % hard)
     for own in False, True:
         begun = time.monotonic()
-        with service(name, count, "--shutdown-timeout", "900s") as address:
+        with service(name, count) as address:
             program = [python, os.path.join(kit.HERE, "programs/cliques.py"), kit.free_address() if own else address, count]
             log, process = kit.start(name + "-own" * own, program, **({} if own else {"JAX_COORDINATOR_BIND_ADDRESS": "127.0.0.1:0"}))
             try:

@@ -11,6 +11,7 @@ import sys
 
 import jax
 import numpy as np
+from jax._src import distributed
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 IDLE, EACH = 49, 30
@@ -30,7 +31,7 @@ else:
 
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", EACH if me >= IDLE else 1)
-jax.distributed.initialize(address, count, me, shutdown_timeout_seconds=900)  # the idle wait there for the others
+jax.distributed.initialize(address, count, me)
 devices = [device for device in jax.devices() if device.process_index >= IDLE]
 if me >= IDLE:
     mesh = Mesh(np.array(devices), ("all",))
@@ -39,4 +40,5 @@ if me >= IDLE:
     add = jax.jit(jax.shard_map(lambda one: jax.lax.psum(one, "all"), mesh=mesh, in_specs=PartitionSpec("all"), out_specs=PartitionSpec()))
     print("the sum over %d devices is %d, with names of %d bytes\n" % (len(devices), np.asarray(add(each).addressable_data(0))[0],
                                                                      len(",".join(str(device.id) for device in devices))), end="", flush=True)
+distributed.global_state.client.wait_at_barrier("added", 900000)  # a shutdown waits for five minutes at most
 jax.distributed.shutdown()
