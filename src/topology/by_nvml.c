@@ -3,8 +3,10 @@
  *
  * It is asked in a child process: a sick driver makes it hang, and a task that asks for its topology shall not. Where
  * nothing hints at an NVIDIA GPU it is not asked at all. GPUs are found by their PCI address and never by NVML's
- * number; one that nobody has told of before (its bus is not shown to a virtual machine or a container) is added. How
- * far two GPUs are from each other on PCI is not asked for: NVML reads that from the same files as we do.
+ * number, which another GPU may have as soon as one is lost. Of a GPU that it refuses to open NVML tells no address:
+ * that is one of those that others have told of and NVML has not. One that nobody has told of before (its bus is not
+ * shown to a virtual machine or a container) is added. How far two GPUs are from each other on PCI is not asked for:
+ * NVML reads that from the same files as we do.
  *
  * The tasks of a job ask once: the one that loads hwloc's tree for all keeps NVML's answers in it, in an info of the
  * machine, as the bytes that the child has told, in hexadecimal. Answers of another build are not understood; then
@@ -42,19 +44,16 @@ struct answers {
 
 #define INFO         "MusterNVML"
 #define TOLD_MAX     (2 * MU_NVML_GPUS_MAX * (MU_NVML_PARTS_MAX + 1))
-#define FORM_FORMAT  "1 %zu %zu " /* the form and what tells builds apart */
+#define FORM_FORMAT  "2 %zu %zu " /* the form and what tells builds apart */
 #define FORM_NUMBERS sizeof(struct nvml_told), offsetof(struct nvml_told, u.device.fabric)
 
 /* ---- in the child ------------------------------------------------------------------------------------------------ */
 
-static void nvml_tell_words(const struct mu_apart_pipe *pipe, uint32_t gpu, const char *words)
+static void nvml_tell_words(const struct mu_apart_pipe *pipe, const char *words)
 {
     struct nvml_told told = {.is_device = 0};
 
-    if (gpu == UINT32_MAX)
-        snprintf(told.u.words, sizeof told.u.words, "%s", words);
-    else
-        snprintf(told.u.words, sizeof told.u.words, "GPU %u may not be looked at: %s", gpu, words);
+    snprintf(told.u.words, sizeof told.u.words, "%s", words);
     mu_apart_tell(pipe, &told);
 }
 
@@ -67,12 +66,10 @@ static void tell_gpu(const struct mu_apart_pipe *pipe, const struct mu_nvml *nvm
 
     told.is_device = 1;
     mu_nvml_gpu(nvml, index, &told.u.device, &handle);
-    if (told.u.device.refused) {
-        nvml_tell_words(pipe, index, mu_nvml_words(nvml, told.u.device.refused));
-        return;
-    }
+    if (told.u.device.refused) /* the words for it are the library's */
+        snprintf(told.u.device.name, sizeof told.u.device.name, "%s", mu_nvml_words(nvml, told.u.device.refused));
     mu_apart_tell(pipe, &told);
-    count = mu_nvml_parts(nvml, index, handle, parts);
+    count = told.u.device.refused ? 0 : mu_nvml_parts(nvml, index, handle, parts);
     for (size_t i = 0; i < count; i++) {
         told.u.device = parts[i];
         mu_apart_tell(pipe, &told);
@@ -87,11 +84,11 @@ static void nvml_tell(const struct mu_apart_pipe *pipe, void *arg)
     uint32_t count;
 
     if (mu_nvml_open(answers->library, &nvml, why, sizeof why)) {
-        nvml_tell_words(pipe, UINT32_MAX, why);
+        nvml_tell_words(pipe, why);
         return;
     }
     if (mu_nvml_count(&nvml, &count))
-        nvml_tell_words(pipe, UINT32_MAX, "it does not tell how many GPUs there are");
+        nvml_tell_words(pipe, "it does not tell how many GPUs there are");
     for (uint32_t i = 0; i < count; i++)
         tell_gpu(pipe, &nvml, i);
 }
@@ -301,9 +298,71 @@ static void add_wires(struct muster_topology *node, const struct mu_nvml_device 
     }
 }
 
+static int is_refused(const struct nvml_told *told)
+{
+    return told->is_device && !told->u.device.is_part && told->u.device.refused != 0;
+}
+
+static int is_unclaimed(const struct muster_device *device) /* another has told of it and NVML has not */
+{
+    return device->kind == MUSTER_DEVICE_GPU && device->pci_vendor == MU_VENDOR_NVIDIA && *device->pci &&
+           (device->sources & MUSTER_SOURCE_NVML) == 0;
+}
+
+/* The unclaimed GPU behind `last` (NULL: the first) by PCI address; NULL: there is none. */
+static struct muster_device *next_unclaimed(struct muster_topology *node, const struct muster_device *last)
+{
+    struct muster_device *found = NULL;
+
+    for (size_t i = 0; i < node->num_devices; i++) {
+        const struct mu_pci *pci = &node->wheres[i].pci;
+
+        if (is_unclaimed(&node->devices[i]) &&
+            (!last || mu_pci_compare(pci, &node->wheres[mu_node_index(node, last)].pci) > 0) &&
+            (!found || mu_pci_compare(pci, &node->wheres[mu_node_index(node, found)].pci) < 0))
+            found = &node->devices[i];
+    }
+    return found;
+}
+
+static void note_refused(struct muster_topology *node, struct muster_device *device, const struct mu_nvml_device *told)
+{
+    if (device)
+        mu_node_note(node, "NVML: %s may not be looked at: %s", device->pci, told->name);
+    else
+        mu_node_note(node, "NVML: a GPU may not be looked at: %s (which one is not told; its number is %u in NVML)",
+                     told->name, told->gpu);
+    if (device && told->is_lost)
+        device->health = -1;
+    node->num_lost += !device && told->is_lost;
+}
+
+/* NVML counts in the order of PCI addresses: where as many are unclaimed as it refuses, these are they. */
+static void place_refused(struct muster_topology *node, const struct answers *answers)
+{
+    struct muster_device *device = NULL;
+    size_t refused = 0, unclaimed = 0;
+
+    for (size_t i = 0; i < answers->count; i++)
+        refused += is_refused(&answers->told[i]);
+    while ((device = next_unclaimed(node, device)))
+        unclaimed++;
+    for (size_t i = 0; i < answers->count; i++)
+        if (is_refused(&answers->told[i])) {
+            device = refused == unclaimed ? next_unclaimed(node, device) : NULL;
+            note_refused(node, device, &answers->told[i].u.device);
+        }
+    for (device = NULL; refused == 0 && (device = next_unclaimed(node, device));)
+        if (device->sources & MUSTER_SOURCE_NVIDIA_PROC) {
+            mu_node_note(node, "NVML: %s is in the driver's list, and NVML does not count it: it is lost", device->pci);
+            device->health = -1;
+        }
+}
+
 static void merge_all(struct muster_topology *node, const struct answers *answers)
 {
     int32_t *places = calloc(answers->count + 1, sizeof *places), gpu = -1;
+    int has_answered = 0; /* it has told of a GPU, and has not broken off */
 
     if (!places || answers->failed)
         node->failed = 1;
@@ -311,13 +370,16 @@ static void merge_all(struct muster_topology *node, const struct answers *answer
         const struct nvml_told *told = &answers->told[i];
 
         places[i] = -1;
+        has_answered = told->is_device;
         if (!told->is_device)
             mu_node_note(node, "NVML: %s", told->u.words);
-        else if (gpu >= 0 || !told->u.device.is_part)
+        else if (!is_refused(told) && (gpu >= 0 || !told->u.device.is_part))
             places[i] = nvml_merge(node, &told->u.device, gpu);
         if (told->is_device && !told->u.device.is_part)
             gpu = places[i];
     }
+    if (places && has_answered)
+        place_refused(node, answers);
     for (size_t i = 0; places && i < answers->count; i++) /* now all far ends are known */
         if (places[i] >= 0)
             add_wires(node, &answers->told[i].u.device, places[i]);

@@ -78,8 +78,11 @@ static void node_add_processors(struct muster_topology *node)
 {
     for (size_t i = 0; i < node->num_packages; i++) {
         const struct mu_package *package = &node->packages[i];
-        struct muster_device *device = mu_node_add_device(node, MUSTER_DEVICE_CPU, NULL);
+        struct muster_device *device;
 
+        if (!*package->cpus && package->number >= 0) /* memory alone, or all its processors are off */
+            continue;
+        device = mu_node_add_device(node, MUSTER_DEVICE_CPU, NULL);
         if (!device)
             return;
         device->package = package->number;

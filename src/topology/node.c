@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpus.h"
+
 enum {
     DEVICES_MAX = 1024, /* all pairs of them have a link */
     NUMAS_MAX = 4096,
@@ -295,6 +297,37 @@ struct muster_link muster_topology_link(const struct muster_topology *topology, 
     return topology->links[a * topology->num_devices + b];
 }
 
+/* Whether a processor is in both lists; -1: it cannot be said. */
+static int lists_meet(const char *one, const char *other)
+{
+    size_t size = CPU_ALLOC_SIZE(MU_CPUS_MAX / 64);
+    cpu_set_t *first = mu_cpus_new(size), *second = mu_cpus_new(size);
+    int meet = -1;
+
+    if (first && second && *one && *other && mu_cpus_parse(one, first, size) >= 0 &&
+        mu_cpus_parse(other, second, size) >= 0) {
+        CPU_AND_S(size, first, first, second);
+        meet = CPU_COUNT_S(size, first) > 0;
+    }
+    CPU_FREE(first);
+    CPU_FREE(second);
+    return meet;
+}
+
+/* Of a package's processors all memory of the package is the nearest, whatever its kind. */
+static enum muster_link_level level_of_package(const struct muster_topology *topology, const struct muster_device *at,
+                                               const struct muster_numa *memory)
+{
+    int meet;
+
+    if (at->numa_node == memory->number || at->package < 0 || topology->num_packages == 1)
+        return MUSTER_LINK_PHB;
+    if (memory->package >= 0)
+        return at->package == memory->package ? MUSTER_LINK_PHB : MUSTER_LINK_SYS;
+    meet = lists_meet(at->cpus, memory->cpus);
+    return meet > 0 ? MUSTER_LINK_PHB : meet == 0 || at->numa_node >= 0 ? MUSTER_LINK_SYS : MUSTER_LINK_UNKNOWN;
+}
+
 struct muster_link muster_topology_numa_link(const struct muster_topology *topology, size_t device, size_t numa)
 {
     struct muster_link link = {.level = MUSTER_LINK_UNKNOWN};
@@ -303,12 +336,12 @@ struct muster_link muster_topology_numa_link(const struct muster_topology *topol
 
     if (!at || !memory)
         return link;
-    if (at->numa_node >= 0)
+    if (at->kind == MUSTER_DEVICE_CPU)
+        link.level = level_of_package(topology, at, memory);
+    else if (at->numa_node >= 0)
         link.level = at->numa_node == memory->number ? MUSTER_LINK_PHB : MUSTER_LINK_SYS;
     else if (at->package >= 0 && memory->package >= 0 && at->package != memory->package)
         link.level = MUSTER_LINK_SYS;
-    else if (at->kind == MUSTER_DEVICE_CPU && at->package >= 0 && at->package == memory->package)
-        link.level = MUSTER_LINK_PHB; /* all the nodes of its package are its own */
     return link;
 }
 

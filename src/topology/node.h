@@ -58,6 +58,7 @@ struct muster_topology {
     size_t num_numas;
     struct mu_wire *wires; /* become links when all have told */
     size_t num_wires;
+    uint32_t num_lost; /* GPUs that their driver counts as lost and that are not among the devices */
     struct mu_shape shape;
     const char **notes;
     size_t num_notes;

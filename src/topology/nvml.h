@@ -71,9 +71,9 @@ struct mu_nvml_wire {
 
 /* A GPU, or a part of one. No pointers: it goes through pipes. Strings "", numbers -1 or 0: not told. */
 struct mu_nvml_device {
-    uint32_t gpu;    /* NVML's number of the GPU */
+    uint32_t gpu;    /* NVML's number of the GPU; it is another's when one before it has gone */
     int32_t is_part; /* a MIG instance of it */
-    int32_t refused; /* the code why it may not be looked at; the rest is empty then */
+    int32_t refused; /* the code why it may not be looked at; the rest but is_lost is empty then */
     int32_t is_lost; /* it was, but has gone from the bus or must be reset */
     int32_t minor, major_capability, minor_capability;
     int32_t gpu_instance, compute_instance, multiprocessors; /* of a part; NVML does not tell them of a GPU */

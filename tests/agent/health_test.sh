@@ -60,7 +60,7 @@ await "somebody watches" watched
 WATCHER=$(watchers)
 event '1 8 79'
 ends 143 # task 1 ended as it was told to
-err_has '^muster run: GPU 1 (0000:5e:00.0) fell off the bus (Xid 79); task 1 computes on it$'
+err_has '^muster run: GPU 0000:5e:00.0 fell off the bus (Xid 79); task 1 computes on it$'
 err_has '^muster run: task 1 (pid [0-9]*) was killed by signal 15 (SIGTERM) after its GPU had failed'
 is_gone "$WATCHER" || fail "the watcher is left"
 
@@ -70,15 +70,15 @@ two "$MEMBER" stay
 await "both have joined" connected 2
 event '1 8 79'
 ends 7
-err_has '^member: .*task 1 .*GPU 1 (0000:5e:00.0) fell off the bus (Xid 79)'
+err_has '^member: .*task 1 .*GPU 0000:5e:00.0 fell off the bus (Xid 79)'
 two "$WORKER" stay sleep
 await "both have joined" connected 2
 event '0 2 0'
 status_says() { "$MUSTER" status --job "$JOB" 2> /dev/null | grep -q "$1"; }
-await "status shows it" status_says 'task 0 .*GPU 0 (0000:5d:00.0) lost data: an error of two bits'
+await "status shows it" status_says 'task 0 .*GPU 0000:5d:00.0 lost data: an error of two bits'
 event '0 8 95' # it has failed already: nothing more is said of it
 event '1 8 31'
-await "the next is said" says '^muster run: GPU 1 (0000:5e:00.0) stopped a program that touched memory .* (Xid 31): a program'
+await "the next is said" says '^muster run: GPU 0000:5e:00.0 stopped a program that touched memory .* (Xid 31): a program'
 if says 'Xid 95'; then fail "the same GPU's next error is said, too"; fi
 stop
 
@@ -92,8 +92,8 @@ event '1 8 999'
 event '1 8 999'
 event '1 4 0' # nobody asked for these
 event '1 8 92'
-await "all are said" says 'GPU 1 (0000:5e:00.0) corrects more errors .* (Xid 92)'
-err_has 'GPU 1 (0000:5e:00.0) reported an error (Xid 999); what that means is not known'
+await "all are said" says 'GPU 0000:5e:00.0 corrects more errors .* (Xid 92)'
+err_has 'GPU 0000:5e:00.0 reported an error (Xid 999); what that means is not known'
 [ "$(grep -c 'Xid 999)' "$ERR")" -eq 1 ] || fail "Xid 999 is not said once"
 [ "$(grep -c 'Xid 13)' "$ERR")" -eq 1 ] || fail "Xid 13 is not said once"
 err_has 'Xid 63): the job goes on'
@@ -101,7 +101,7 @@ connected 2 || fail "a task is in error"
 stop
 launch -n 2 --env CUDA_VISIBLE_DEVICES=1 "$WORKER" stay sleep
 event '0 8 79'
-await "that is said" says 'GPU 0 (0000:5d:00.0) fell off the bus (Xid 79); no task of this job computes on it'
+await "that is said" says 'GPU 0000:5d:00.0 fell off the bus (Xid 79); no task of this job computes on it'
 stop
 
 # Nobody says who computes on it: everybody may.
@@ -121,7 +121,7 @@ event '0 8 48'
 event '1 8 61'
 ends 143
 err_has 'no task of this job computes on it'
-err_has 'GPU 1 .*Xid 61); tasks 0, 1 compute on it'
+err_has 'GPU 0000:5e:00.0 .*Xid 61); tasks 0, 1 compute on it'
 
 # Parts: of the two tasks on one GPU, the error of the GPU concerns both, that of one part one.
 gpus 'slots 2' 'mig 0 MIG-aaaa 7 0 16 1 1 1000' 'mig 1 MIG-bbbb 8 0 16 1 1 1000'
@@ -131,11 +131,11 @@ ends 143
 err_has 'tasks 0, 1 compute on it'
 launch --kill-on-fail=no -n 1 --env CUDA_VISIBLE_DEVICES=MIG-aaaa sleep 1000 : -n 1 --env CUDA_VISIBLE_DEVICES=MIG-bbbb sleep 1000
 event '1 8 94 8'
-await "one part's error is said" says 'GPU 1 .*Xid 94); task 1 computes on it$'
+await "one part's error is said" says 'GPU 0000:5e:00.0 .*Xid 94); task 1 computes on it$'
 event '1 8 95 7'
-await "and the other's" says 'GPU 1 .*Xid 95); task 0 computes on it$'
+await "and the other's" says 'GPU 0000:5e:00.0 .*Xid 95); task 0 computes on it$'
 event '1 8 48' # of all of it
-await "and the GPU's" says 'GPU 1 .*Xid 48); tasks 0, 1 compute on it$'
+await "and the GPU's" says 'GPU 0000:5e:00.0 .*Xid 48); tasks 0, 1 compute on it$'
 stop
 gpus
 
@@ -143,11 +143,11 @@ gpus
 two sleep 1000
 event 'lost 1'
 ends 143
-err_has 'GPU 1 (0000:5e:00.0) is gone: .*; task 1 computes on it'
+err_has 'GPU 0000:5e:00.0 is gone: .*; task 1 computes on it'
 gpus 'fail nvmlDeviceGetMemoryInfo 15' # found by asking
 two sleep 1000
 ends 143
-err_has 'GPU 1 (0000:5e:00.0) is gone: '
+err_has 'GPU 0000:5e:00.0 is gone: '
 gpus
 
 # Tasks that end well when they are told to do not make a good job of it.
@@ -238,5 +238,5 @@ RUN=$!
 await "the job is adopted" says "adopted: 2 of 2 tasks are running"
 event '0 8 79'
 ends 1
-err_has '^muster agent: GPU 0 (0000:5d:00.0) fell off the bus (Xid 79); task 0 computes on it$'
+err_has '^muster agent: GPU 0000:5d:00.0 fell off the bus (Xid 79); task 0 computes on it$'
 exit 0

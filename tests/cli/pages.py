@@ -129,6 +129,12 @@ def json_says_what_the_text_says(machine):
         levels = [page["links"][device["index"]][other["index"]]["level"] for other in whole]
         expect(row == [device["label"]] + levels + page["numa_links"][device["index"]] + [device["cpus"] or "-"],
                machine, "the matrix and the JSON differ:", row)
+    for device in page["devices"]:
+        for numa, level in zip(page["numas"], page["numa_links"][device["index"]]):
+            if device["kind"] == "cpu" and None not in (device["package"], numa["package"]):
+                expect(level == ("PHB" if device["package"] == numa["package"] or device["numa_node"] == numa["number"]
+                                 else "SYS"), machine, device["label"], "to memory node", numa["number"], "is", level)
+        expect(device["kind"] != "cpu" or device["cpus"] or not machine, machine, device["label"], "has no processors")
     shown = {re.sub(r"^NV\d+$", "NV#", level) for row in rows[1:] for level in row[1:-1]}
     expect(shown == {line.split()[0] for line in legend.splitlines()}, machine, "the legend explains others:", legend)
     return page

@@ -148,6 +148,13 @@ else
 [1] MIG-11111111 MIG-11111111 0
 [2] MIG-22222222 MIG-22222222 0" ] || fail "-n $n: a GPU and two parts of another"
     done
+    check 0 env MUSTER_NVML="$FAKE" MUSTER_FAKE_NVML="$TMPDIR/facts" "$MUSTER" run -n gpu true
+    err_is_one_line
+    err_has 'GPU 0000:1b:00.0 is lost and is not given out'
+    sed 's/^fail .*/fail nvmlDeviceGetHandleByIndex_v2 15/' "$TMPDIR/facts" > "$TMPDIR/nameless"
+    check 0 env MUSTER_NVML="$FAKE" MUSTER_FAKE_NVML="$TMPDIR/nameless" "$MUSTER" run -n gpu true
+    err_is_one_line
+    err_has '1 GPU more is lost and is not given out'
     sed -i '/^gpu 0000:19/,/^mig 2/d' "$TMPDIR/facts"
     check 125 env MUSTER_NVML="$FAKE" MUSTER_FAKE_NVML="$TMPDIR/facts" "$MUSTER" run -n gpu true
     err_has 'of 1 GPU here none answers'

@@ -11,6 +11,7 @@
 
 #include "describe.h"
 #include "topology/node.h"
+#include "tree.h"
 
 #define WORDS "package:2 [numa] core:4 pu:1"
 
@@ -111,7 +112,70 @@ TEST(a_gpu_that_is_refused_or_lost_is_said)
 {
     expect("nvml", GPU("01", "fail nvmlDeviceGetHandleByIndex_v2 4\n") GPU("02", "fail nvmlDeviceGetSerial 15\n"),
            "0000:02:00.0 10de:2330/0000 \"NVIDIA H100\" 9.0 minor 1 memory 1000 health -1 by nvml\n"
-           "note: NVML: GPU 0 may not be looked at: no permission\n");
+           "note: NVML: a GPU may not be looked at: no permission (which one is not told; its number is 0 in NVML)\n");
+}
+
+#define LIST(bus) "/proc/driver/nvidia/gpus/0000:" bus ":00.0/information"
+
+/* Of a machine whose driver lists three GPUs; NVML tells these facts. */
+static void expect_of_three(const char *facts, const char *expected)
+{
+    struct muster_topology_source source = {.nvml = telling("nvml", facts)};
+    struct muster_topology *topology;
+    char *text, *from;
+
+    assert_int_equal(test_tree_begin(), 0);
+    test_tree_file(LIST("01"), "Model: NVIDIA H100");
+    test_tree_file(LIST("02"), "Model: NVIDIA H100");
+    test_tree_file(LIST("03"), "Model: NVIDIA H100");
+    source.root = test_tree;
+    assert_ok(muster_topology_load(&source, &topology));
+    text = test_describe(topology);
+    from = strstr(text, "X ");
+    assert_non_null(from);
+    *from = '\0';
+    for (size_t i = 0; muster_topology_note(topology, i); i++)
+        if (strncmp(muster_topology_note(topology, i), "NVML", 4) == 0) {
+            char *more;
+
+            assert_true(asprintf(&more, "%s%s\n", text, muster_topology_note(topology, i)) > 0);
+            free(text);
+            text = more;
+        }
+    if (strcmp(text, expected) != 0)
+        fail_msg("expected:\n%s\nis:\n%s", expected, text);
+    free(text);
+    muster_topology_free(topology);
+    assert_int_equal(test_tree_end(), 0);
+}
+
+#define WELL(bus, by) "0000:" bus ":00.0 10de:0000/0000 \"NVIDIA H100\" 9.0 minor " by
+
+/* NVML has no address for it, and may count on without it: the others' numbers are no longer theirs. */
+TEST(a_gpu_that_is_lost_is_found_by_its_address)
+{
+    expect_of_three(
+        GPU("01", "") GPU("02", "fail nvmlDeviceGetHandleByIndex_v2 15\n") GPU("03", ""),
+        WELL("01", "0 memory 1000 by proc+nvml\n") "0000:02:00.0 10de:0000/0000 \"NVIDIA H100\" health -1 by "
+                                                   "proc\n" WELL(
+                                                       "03", "2 memory 1000 by proc+nvml\n") "NVML: 0000:02:00.0 may "
+                                                                                             "not be looked at: it has "
+                                                                                             "gone from the bus\n");
+    expect_of_three(
+        GPU("01", "") GPU("03", ""),
+        WELL("01", "0 memory 1000 by proc+nvml\n") "0000:02:00.0 10de:0000/0000 \"NVIDIA H100\" health -1 by "
+                                                   "proc\n" WELL(
+                                                       "03",
+                                                       "1 memory 1000 by proc+nvml\n") "NVML: 0000:02:00.0 is in the "
+                                                                                       "driver's list, and NVML does "
+                                                                                       "not count it: it is lost\n");
+    /* one is refused, and two are not told of: which is which cannot be said */
+    expect_of_three(GPU("01", "fail nvmlDeviceGetHandleByIndex_v2 15\n") GPU("02", ""),
+                    "0000:01:00.0 10de:0000/0000 \"NVIDIA H100\" by proc\n" WELL(
+                        "02", "1 memory 1000 by proc+nvml\n") "0000:03:00.0 10de:0000/0000 \"NVIDIA H100\" by proc\n"
+                                                              "NVML: a GPU may not be looked at: it has gone from the "
+                                                              "bus (which one is not told; its number is 0 "
+                                                              "in NVML)\n");
 }
 
 TEST(a_fabric_is_told)

@@ -157,7 +157,10 @@ static void take_event(struct mu_health *health, const struct mu_health_record *
         return;
     if (record->kind == MU_HEALTH_EVENT)
         verdict = mu_health_event(record->type, record->data, words, sizeof words);
-    snprintf(what, sizeof what, "GPU %u (%s) %s", record->gpu, gpu->pci, words);
+    if (gpu->pci[0]) /* NVML's number may be another GPU's by now */
+        snprintf(what, sizeof what, "GPU %s %s", gpu->pci, words);
+    else
+        snprintf(what, sizeof what, "GPU %u of NVML's list %s", record->gpu, words);
     if (verdict == MU_HEALTH_HARDWARE) {
         gpu->has_failed = record->gpu_instance < 0;
         gpu->failures++;

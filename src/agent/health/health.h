@@ -55,7 +55,7 @@ enum mu_health_verdict {
     MU_HEALTH_HARDWARE, /* tasks that compute with it cannot go on */
 };
 
-/* What the driver calls Xid; the words go behind "GPU 3 (0000:5e:00.0) ". */
+/* What the driver calls Xid; the words go behind "GPU 0000:5e:00.0 ". */
 enum mu_health_verdict mu_health_xid(uint64_t xid, const char **ret_words);
 
 /* The same of an event: "fell off the bus (Xid 79)". */

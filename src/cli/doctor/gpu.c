@@ -191,19 +191,23 @@ static void say_no_nvml(struct mu_doctor_page *page, int rc, const char *why)
 /* What is wrong with this GPU; 0: nothing is. */
 static int see_gpu(struct mu_doctor_page *page, const struct mu_nvml *nvml, uint32_t index)
 {
+    static const char which[] = " ('muster topo' says which, where that can be known)";
     struct mu_nvml_device gpu;
     char name[24];
 
     mu_nvml_gpu(nvml, index, &gpu, NULL);
-    snprintf(name, sizeof name, "GPU %u", index);
+    if (gpu.pci[0])
+        snprintf(name, sizeof name, "GPU %.18s", gpu.pci);
+    else
+        snprintf(name, sizeof name, "a GPU");
     if (gpu.is_lost)
         mu_doctor_say(page, MU_DOCTOR_NOTE, name,
                       "look for NVRM lines in 'dmesg'; reset it ('nvidia-smi -r') or start the machine again",
-                      "%s%shas gone from the bus or must be reset", gpu.pci, gpu.pci[0] ? " " : "");
+                      "has gone from the bus or must be reset%s", gpu.pci[0] ? "" : which);
     else if (gpu.refused)
         mu_doctor_say(page, MU_DOCTOR_NOTE, name,
                       "hand it to this user or container: --gpus all, its /dev/nvidiaN, the control group's devices",
-                      "may not be opened: %s", mu_nvml_words(nvml, gpu.refused));
+                      "may not be opened: %s%s", mu_nvml_words(nvml, gpu.refused), gpu.pci[0] ? "" : which);
     return gpu.is_lost || gpu.refused;
 }
 

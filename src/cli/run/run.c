@@ -210,6 +210,13 @@ static int make_plan(struct mu_cli_call *call, struct mu_cli_apps *apps, struct 
     return MU_AGENT_EXIT_FAILED;
 }
 
+/* What -n gpu has found, where no plan by GPUs says it. */
+static void say_gpu_notes(const struct mu_cli_call *call, const struct mu_cli_job *job)
+{
+    for (unsigned i = 0; job->apps.gpus && i < job->apps.gpus->notes.count; i++)
+        fprintf(stderr, "%s: %s\n", call->path, job->apps.gpus->notes.text[i]);
+}
+
 static int take_binding(struct mu_cli_call *call, struct mu_cli_job *job)
 {
     struct mu_agent_options *options = &job->options;
@@ -221,6 +228,8 @@ static int take_binding(struct mu_cli_call *call, struct mu_cli_job *job)
         return code;
     if (mu_launch_binding_parse(call->values[MU_OPT_BIND_TO], call->values[MU_OPT_MAP_BY], &binding, why, sizeof why))
         return mu_cli_usage(call, "%s", why);
+    if (!binding.to_gpus)
+        say_gpu_notes(call, job);
     if (!options->report_bindings && !call->values[MU_OPT_BIND_TO] && !call->values[MU_OPT_MAP_BY])
         return 0;
     if (job->local_tasks == 0) {

@@ -62,10 +62,10 @@ static int find_source(const struct mu_cli_call *call, struct muster_topology_so
     return source->hwloc_xml ? check_file(call, input) : 0;
 }
 
-/* GPUs are counted without their parts, and parts within their GPU. */
+/* GPUs are counted without their parts, and parts within their GPU; processors go by their package's number. */
 static void name_devices(struct mu_cli_topo *topo)
 {
-    unsigned gpus = 0, cpus = 0;
+    unsigned gpus = 0;
     struct names {
         unsigned number, parts;
     } *names = calloc(topo->num_devices + 1, sizeof *names);
@@ -81,7 +81,7 @@ static void name_devices(struct mu_cli_topo *topo)
 
             snprintf(topo->labels[i], sizeof topo->labels[i], "GPU%u.%u", gpu->number, gpu->parts++);
         } else if (device->kind == MUSTER_DEVICE_CPU) {
-            snprintf(topo->labels[i], sizeof topo->labels[i], "CPU%u", cpus++);
+            snprintf(topo->labels[i], sizeof topo->labels[i], "CPU%d", device->package < 0 ? 0 : (int)device->package);
         } else {
             names[i].number = gpus++;
             snprintf(topo->labels[i], sizeof topo->labels[i], "GPU%u", names[i].number);

@@ -305,6 +305,10 @@ static int gpus_take(struct mu_launch_gpus *gpus, char *const *env)
         leave_out_lost(gpus, &seen);
         code = gpus_fill(gpus, &all, &seen);
     }
+    if (code == 0 && gpus->topology->num_lost)
+        mu_launch_note(&gpus->notes, "%u GPU%s more %s lost and %s not given out: see 'muster doctor' and 'nvidia-smi'",
+                       gpus->topology->num_lost, gpus->topology->num_lost == 1 ? "" : "s",
+                       gpus->topology->num_lost == 1 ? "is" : "are", gpus->topology->num_lost == 1 ? "is" : "are");
     free(all.list);
     free(seen.list);
     return code ? -1 : 0;
@@ -361,6 +365,9 @@ void mu_launch_gpus_lack(const struct mu_launch_gpus *gpus, char *why, size_t si
     else if (gpus->maker)
         snprintf(why, size, "of %zu GPU%s here none answers: see 'muster doctor' and 'nvidia-smi'", gpus->num_there,
                  gpus->num_there == 1 ? "" : "s");
+    else if (gpus->topology->num_lost)
+        snprintf(why, size, "of %u GPU%s here none answers: see 'muster doctor' and 'nvidia-smi'",
+                 gpus->topology->num_lost, gpus->topology->num_lost == 1 ? "" : "s");
     else
         snprintf(why, size, "there is no GPU of NVIDIA or AMD here");
 }
