@@ -479,7 +479,7 @@ void mu_agent_write(const char *text, size_t len);
 /* Write what was kept; 0: what can be written now. Else wait for that, until then, and keep nothing more. 1: something
  * is left. */
 int mu_agent_flush(uint64_t until_ns);
-void mu_agent_print_word(const char *word, FILE *out); /* as a shell would have to be given it: process/plan.c */
+void mu_agent_print_word(const char *word, FILE *out); /* as a shell would have to be given it */
 void mu_agent_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Name the root cause, once its task has ended. */
 void mu_agent_say_root_cause(struct mu_agent *agent);

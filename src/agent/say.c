@@ -118,3 +118,20 @@ int mu_agent_shows_colour(int fd)
 
     return isatty(fd) && !(none && *none) && term && strcmp(term, "dumb") != 0;
 }
+
+void mu_agent_print_word(const char *word, FILE *out)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./_-";
+
+    if (*word && strspn(word, plain) == strlen(word)) {
+        fputs(word, out);
+        return;
+    }
+    putc('\'', out);
+    for (; *word; word++)
+        if (*word == '\'')
+            fputs("'\\''", out);
+        else
+            putc(*word, out);
+    putc('\'', out);
+}

@@ -7,23 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-void mu_agent_print_word(const char *word, FILE *out)
-{
-    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./_-";
-
-    if (*word && strspn(word, plain) == strlen(word)) {
-        fputs(word, out);
-        return;
-    }
-    putc('\'', out);
-    for (; *word; word++)
-        if (*word == '\'')
-            fputs("'\\''", out);
-        else
-            putc(*word, out);
-    putc('\'', out);
-}
-
 /* The number of the host that it runs on, and its name. */
 static uint32_t host_of(const struct mu_agent_options *options, uint32_t task_id, char *name, size_t size)
 {
