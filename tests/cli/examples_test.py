@@ -63,6 +63,7 @@ AFTER = {  # until it is there
     "muster serve -n 2": "sleep 0.5",  # sleep: a wrong one ends meanwhile
     "muster run --survive": "until muster status --job training > /dev/null 2>&1; do sleep 0.05; done; sleep 0.5",
     "muster run -n 8 --job train --trace": "until muster status --job train > /dev/null 2>&1; do sleep 0.05; done",
+    "kill -9 $!": "wait $! 2> /dev/null",
 }
 FIXTURE = """muster run -n 4 --job train --trace -- %s epochs > /dev/null 2>&1 &
 until [ "$(muster task list --job train 2> /dev/null | grep -c ' CONNECTED ')" = 4 ]; do sleep 0.05; done
