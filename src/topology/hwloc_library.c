@@ -43,6 +43,11 @@ int mu_hwloc_open(const char *library, struct mu_hwloc *ret_hwloc, char *why, si
         }
         memcpy((char *)&hwloc + calls[i].offset, &address, sizeof address);
     }
+    if (hwloc.handle) {
+        *(void **)&hwloc.cpukinds_get_nr = dlsym(hwloc.handle, "hwloc_cpukinds_get_nr");
+        *(void **)&hwloc.cpukinds_get_by_cpuset = dlsym(hwloc.handle, "hwloc_cpukinds_get_by_cpuset");
+        *(void **)&hwloc.cpukinds_get_info = dlsym(hwloc.handle, "hwloc_cpukinds_get_info");
+    }
     if (!hwloc.handle) {
         snprintf(why, size, "cannot load hwloc (%s); install the package " PACKAGE, dlerror());
         return -1;

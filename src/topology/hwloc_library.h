@@ -38,6 +38,12 @@ struct mu_hwloc {
 #define MEMBER(name) __typeof__(name) *name;
     MU_HWLOC_CALLS(MEMBER)
 #undef MEMBER
+    /* From hwloc 2.4 on: how many kinds of processors there are, which one a set is of, and how it ranks.
+     * NULL: an older hwloc. */
+    int (*cpukinds_get_nr)(hwloc_topology_t tree, unsigned long flags);
+    int (*cpukinds_get_by_cpuset)(hwloc_topology_t tree, hwloc_const_bitmap_t set, unsigned long flags);
+    int (*cpukinds_get_info)(hwloc_topology_t tree, unsigned kind, hwloc_bitmap_t set, int *ret_efficiency,
+                             unsigned *ret_infos, struct hwloc_info_s **infos, unsigned long flags);
 };
 
 /*

@@ -97,6 +97,26 @@ static size_t length_of(const char *text)
     return length;
 }
 
+/*
+ * Where a machine has cores of several kinds: "performance" for those that hwloc ranks first, "efficiency" for the
+ * last, "kind 1" for others and where it cannot rank them. Else "".
+ */
+static const char *core_kind(const struct mu_tree *tree, hwloc_obj_t core)
+{
+    const struct mu_hwloc *hwloc = tree->library;
+    int kinds = hwloc->cpukinds_get_nr && hwloc->cpukinds_get_by_cpuset && hwloc->cpukinds_get_info
+                    ? hwloc->cpukinds_get_nr(tree->root, 0)
+                    : 0;
+    int kind = kinds > 1 ? hwloc->cpukinds_get_by_cpuset(tree->root, core->cpuset, 0) : -1, rank = -1;
+
+    if (kind < 0)
+        return "";
+    if (hwloc->cpukinds_get_info(tree->root, (unsigned)kind, NULL, &rank, NULL, NULL, 0) || rank < 0 ||
+        (kind && kind < kinds - 1))
+        return mu_node_text(tree->node, "kind %d", kind);
+    return kind ? "performance" : "efficiency";
+}
+
 static int32_t box_add_processors(const struct mu_tree *tree, enum mu_box_kind kind, hwloc_obj_t object, int32_t around)
 {
     int32_t at = add_box(tree->node, kind, around);
@@ -111,6 +131,8 @@ static int32_t box_add_processors(const struct mu_tree *tree, enum mu_box_kind k
         box->bytes = object->attr->cache.size;
     if (kind == MU_BOX_PACKAGE || kind == MU_BOX_MACHINE)
         box->bytes = object->total_memory;
+    if (kind == MU_BOX_CORE)
+        box->name = core_kind(tree, object);
     if (kind == MU_BOX_PACKAGE)
         box->name = mu_node_text(tree->node, "%.*s", (int)length_of(object_info(object, "CPUModel")),
                                  object_info(object, "CPUModel"));

@@ -30,8 +30,8 @@ struct mu_box {
     uint32_t count;                    /* SWITCH */
     uint32_t cores, processors;        /* within */
     uint64_t bytes;                    /* of memory or cache; 0: not known */
-    const char *name;                  /* a package's model, the address of a bridge, a memory node's kind; "" */
-    const char *cpus;                  /* "0-3,8"; "": it has none, or they are not known */
+    const char *name; /* a package's model, the address of a bridge, the kind of a memory node or core; "" */
+    const char *cpus; /* "0-3,8"; "": it has none, or they are not known */
 };
 
 struct mu_shape {

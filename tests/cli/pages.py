@@ -55,7 +55,7 @@ def objects_of_line(line, machine):
         groups = match.groupdict()
         cores = processors = 0
         if kind in ("package", "numa", "l3"):
-            cores = last_number(r", (\d+) cores?\b", line)
+            cores = last_number(r", (\d+) (?:performance |efficiency )?cores?\b", line)
             processors = last_number(r", (\d+) processors?\b", line) or cores
         names = numbers_of(groups["numbers"]) if groups.get("numbers") else [groups.get("name")] * int(groups.get("many") or 1)
         return [(kind, name, cores, processors) for name in names]
@@ -221,7 +221,7 @@ def picture_shows_all(machine, page):
             found = [t for t in titles if re.match(re.escape(device["label"]) + r"(:|\n|$)", t)]
             expect(len(found) == 1 and device["pci"] in found[0] and device["uuid"] in found[0], machine, device["label"],
                    "has", len(found), "tooltips")
-    for kind, pattern in (("package", r"package %d(  |\n|$)"), ("numa", r"NUMA %d(  |\n|$)"), ("core", r"core %d(\n|$)")):
+    for kind, pattern in (("package", r"package %d(  |\n|$)"), ("numa", r"NUMA %d(  |\n|$)"), ("core", r"core %d(  |\n|$)")):
         numbers = collections.Counter(box["number"] for box in page["boxes"] if box["kind"] == kind)
         shown = {n: sum(bool(re.match(pattern % n, t)) for t in titles) for n in numbers}
         expect(shown == dict(numbers) or kind == "core" and len(numbers) > 512, machine, kind, "in the picture:", shown)

@@ -37,6 +37,14 @@ expect("<title>GPU0 to GPU1: NV2" in text and "<title>GPU1 to GPU2: NV2" in text
 expect("GPU0 to GPU2" not in text, "an arc too many")
 check(["--input", TOP + "/tests/topology/machines/makers.xml"])
 
+# Cores of two kinds: each kind has its colour, its word, and no fold with the other.
+page, text, root, _ = check(["--input", TOP + "/tests/topology/machines/kinds.xml"])
+cores = [box["name"] for box in page["boxes"] if box["kind"] == "core"]
+expect(cores == ["performance", "performance", "efficiency", "efficiency"], "the cores are %s" % cores)
+for look in "core", "ecore":
+    count = sum(1 for e in root.iter(SVG + "rect") if e.get("class") == look)
+    expect(count == 3, "%d times %s, not two cores and the legend" % (count, look))
+
 # Without accelerators; of many; of this one.
 for words in ("package:2 numa:4 l3:3 core:8 pu:2", "package:8 [numa] core:64 pu:4", "numa:2 package:2 pu:3",
               "package:1 core:600 pu:1", "group:3 [numa(memory=1GB)] [numa(memory=2GB)] core:2 pu:1", "pu:1"):

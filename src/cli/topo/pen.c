@@ -102,6 +102,8 @@ static const struct pen_look looks[] = {
     {".numa", "fill:#e8f2ff;stroke:#8db8ea", "fill:#0f2340;stroke:#325f9c"},
     {".l3", "fill:#ffffff;stroke:#8db8ea", "fill:#0b1729;stroke:#325f9c"},
     {".core", "fill:#7fb2ec", "fill:#3f7cc4"},
+    {".ecore", "fill:#a9d6b4", "fill:#4f9465"},
+    {".kcore", "fill:#c9b6e6", "fill:#7a62a8"},
     {".used", "fill:#e8833a", "fill:#e8833a"},
     {".pci", "fill:#ffffff;stroke:#b9a5e2", "fill:#151226;stroke:#5d4a94"},
     {".fork", "fill:#f2edfc;stroke:#b9a5e2", "fill:#1f1938;stroke:#5d4a94"},

@@ -23,7 +23,7 @@ void mu_svg_head(const struct mu_box *box, char *text, size_t size)
     case MU_BOX_PACKAGE: snprintf(text, size, "package %d  %s", (int)box->number, box->name); break;
     case MU_BOX_NUMA: snprintf(text, size, "NUMA %d  %s  %s", (int)box->number, bytes, box->name); break;
     case MU_BOX_L3: snprintf(text, size, "L3 %s", bytes); break;
-    case MU_BOX_CORE: snprintf(text, size, "core %d", (int)box->number); break;
+    case MU_BOX_CORE: snprintf(text, size, "core %d%s%s", (int)box->number, *box->name ? "  " : "", box->name); break;
     case MU_BOX_HOST_BRIDGE: snprintf(text, size, "PCI %s", mu_svg_short_pci(box->name)); break;
     case MU_BOX_BRIDGE: snprintf(text, size, "switch %s", mu_svg_short_pci(box->name)); break;
     case MU_BOX_SWITCH: snprintf(text, size, "%u x", box->count); break;
@@ -190,6 +190,11 @@ static int is_used(const struct mu_svg_sheet *sheet, const struct mu_box *core)
     return used;
 }
 
+static const char *core_look(const struct mu_box *core)
+{
+    return strcmp(core->name, "efficiency") == 0 ? "ecore" : strncmp(core->name, "kind", 4) == 0 ? "kcore" : "core";
+}
+
 static void draw_below(const struct mu_svg_sheet *sheet, int32_t at)
 {
     for (int32_t below = sheet->topo->boxes[at].first; below >= 0; below = sheet->topo->boxes[below].next)
@@ -221,7 +226,7 @@ static void svg_draw(const struct mu_svg_sheet *sheet, int32_t at)
     fputs("<g>", sheet->out);
     put_title(sheet, at);
     if (box->kind == MU_BOX_CORE && box->first < 0)
-        mu_svg_rect(sheet->out, &sheet->places[at], 2, is_used(sheet, box) ? "used" : "core");
+        mu_svg_rect(sheet->out, &sheet->places[at], 2, is_used(sheet, box) ? "used" : core_look(box));
     else if (box->kind == MU_BOX_DEVICE)
         draw_device(sheet, at);
     else if (box->kind == MU_BOX_SWITCH)
@@ -242,8 +247,14 @@ static void draw_legend(const struct mu_svg_sheet *sheet, int y)
         enum mu_box_kind kind;
         const char *how, *text;
     } rows[] = {
-        {MU_BOX_NUMA, "numa", "memory"},    {MU_BOX_L3, "l3", "L3 cache"},         {MU_BOX_CORE, "core", "core"},
-        {MU_BOX_HOST_BRIDGE, "pci", "PCI"}, {MU_BOX_BRIDGE, "fork", "PCI switch"}, {MU_BOX_DEVICE, "gpu", "GPU"},
+        {MU_BOX_NUMA, "numa", "memory"},
+        {MU_BOX_L3, "l3", "L3 cache"},
+        {MU_BOX_CORE, "core", "core"},
+        {MU_BOX_CORE, "ecore", "efficiency core"},
+        {MU_BOX_CORE, "kcore", "core of another kind"},
+        {MU_BOX_HOST_BRIDGE, "pci", "PCI"},
+        {MU_BOX_BRIDGE, "fork", "PCI switch"},
+        {MU_BOX_DEVICE, "gpu", "GPU"},
     };
     int x = MU_SVG_MARGIN;
 
@@ -253,7 +264,8 @@ static void draw_legend(const struct mu_svg_sheet *sheet, int y)
         const char *text = is_rank ? "task, core of one" : rows[i].text;
 
         for (size_t k = 0; k < sheet->topo->num_boxes && !is_there; k++)
-            is_there = sheet->topo->boxes[k].kind == rows[i].kind && sheet->places[k].width;
+            is_there = sheet->topo->boxes[k].kind == rows[i].kind && sheet->places[k].width &&
+                       (rows[i].kind != MU_BOX_CORE || strcmp(core_look(&sheet->topo->boxes[k]), rows[i].how) == 0);
         width = 14 + mu_svg_width(mu_svg_letters(text), MU_SVG_SMALL);
         if (!is_there || x + width > sheet->width)
             continue;

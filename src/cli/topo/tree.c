@@ -34,10 +34,28 @@ static void tree_put_text(FILE *out, const char *before, const char *text)
     mu_cli_print_text(out, text, length);
 }
 
-static void put_processors(const struct mu_box *box, FILE *out)
+/* The kind that all cores directly below have; "" when they differ, or have none. */
+static const char *core_kind_below(const struct mu_cli_topo *topo, const struct mu_box *around)
 {
+    const char *kind = NULL;
+
+    for (int32_t at = around->first; at >= 0; at = topo->boxes[at].next) {
+        if (topo->boxes[at].kind != MU_BOX_CORE || (kind && strcmp(kind, topo->boxes[at].name) != 0))
+            return "";
+        kind = topo->boxes[at].name;
+    }
+    return kind ? kind : "";
+}
+
+static void put_processors(const struct mu_cli_topo *topo, const struct mu_box *box, FILE *out)
+{
+    const char *kind = core_kind_below(topo, box);
+    int ranked = *kind && strncmp(kind, "kind", 4) != 0;
+
     if (box->cores)
-        fprintf(out, ", %u core%s", box->cores, box->cores == 1 ? "" : "s");
+        fprintf(out, ", %u %s%score%s", box->cores, ranked ? kind : "", ranked ? " " : "", box->cores == 1 ? "" : "s");
+    if (box->cores && *kind && !ranked)
+        fprintf(out, " of %s", kind);
     if (box->processors && box->processors != box->cores)
         fprintf(out, ", %u processor%s", box->processors, box->processors == 1 ? "" : "s");
 }
@@ -110,7 +128,10 @@ static void put_kind(const struct mu_cli_topo *topo, int32_t at, size_t alike, F
         fprintf(out, "%sL3 cache", some);
         tree_put_text(out, ": ", bytes);
         break;
-    case MU_BOX_CORE: fprintf(out, "core %d", (int)box->number); break;
+    case MU_BOX_CORE:
+        fprintf(out, "core %d", (int)box->number);
+        tree_put_text(out, ", ", box->name);
+        break;
     case MU_BOX_HOST_BRIDGE: fprintf(out, "PCI %s", box->name); break;
     case MU_BOX_BRIDGE: fprintf(out, "PCI switch %s", box->name); break;
     case MU_BOX_SWITCH: fprintf(out, "%u NVSwitch%s", box->count, box->count == 1 ? "" : "es"); break;
@@ -125,7 +146,7 @@ static void tree_put_box(const struct mu_cli_topo *topo, int32_t at, size_t alik
 
     put_kind(topo, at, alike, out);
     if (box->kind == MU_BOX_PACKAGE || box->kind == MU_BOX_NUMA || box->kind == MU_BOX_L3)
-        put_processors(box, out);
+        put_processors(topo, box, out);
     if (alike > 1)
         fputs(" each", out);
     if (alike == 1 && (box->kind == MU_BOX_NUMA || box->kind == MU_BOX_L3 || box->kind == MU_BOX_CORE))
@@ -153,8 +174,8 @@ static int box_is_alike(const struct mu_cli_topo *topo, int32_t one, int32_t oth
 
     if (a->kind != b->kind || a->bytes != b->bytes || a->cores != b->cores || a->processors != b->processors ||
         a->device >= 0 || b->device >= 0 || a->count != b->count ||
-        strcmp(a->kind == MU_BOX_NUMA ? a->name : "", b->kind == MU_BOX_NUMA ? b->name : "") != 0 ||
-        has_rank(topo, one) || has_rank(topo, other))
+        ((a->kind == MU_BOX_NUMA || a->kind == MU_BOX_CORE) && strcmp(a->name, b->name) != 0) || has_rank(topo, one) ||
+        has_rank(topo, other))
         return 0;
     if (a->kind != MU_BOX_NUMA && a->kind != MU_BOX_L3 && a->kind != MU_BOX_CORE)
         return 0;
