@@ -7,8 +7,9 @@
  * nobody else can reach. A blocked process can be killed too.
  *
  * A model defines VICTIMS, the number of processes that may be killed (they are numbered from 0), and DEATHS, how many
- * of them at most die in one history; VICTIM=n narrows it to process n. The Killer may stop early, so a history in which nobody dies is always one of
- * those examined: who waits for a death that never comes is reported as stuck.
+ * of them at most die in one history; VICTIM=n narrows it to process n, FIRST=n and LAST=n to those
+ * between. The Killer may stop early, so a history in which nobody dies is always one of those examined: a process
+ * that waits for a death that never comes is reported as stuck.
  *
  * A process stopped by SIGSTOP needs nothing of its own: the exploration already lets any process rest between two
  * steps for as long as everybody else has something to do.
@@ -19,6 +20,8 @@
 
 #ifdef VICTIM
 #define MAY_DIE(p) (p == VICTIM && !killed[p])
+#elif defined FIRST
+#define MAY_DIE(p) (p >= FIRST && p <= LAST && !killed[p])
 #else
 #define MAY_DIE(p) (!killed[p])
 #endif
