@@ -17,8 +17,8 @@
 
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
-#define MU_LAYOUT_MAJOR 6u
-#define MU_LAYOUT_MINOR 1u
+#define MU_LAYOUT_MAJOR 7u
+#define MU_LAYOUT_MINOR 0u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -93,7 +93,10 @@ enum mu_block_type {
     MU_TYPE_TASKS = 5,   /* MU_TASKS_PER_BLOCK task records */
     MU_TYPE_TEXT = 6,    /* an error's message */
     MU_TYPE_EVENT = 7,
-    MU_TYPE_AREA = 8, /* a group member's lines: the one kind of block that is written after publication */
+    MU_TYPE_AREA = 8,    /* a group member's lines: written after publication */
+    MU_TYPE_OBJECT = 9,  /* root of an object of the tasks': struct mu_object_root, and marks */
+    MU_TYPE_BYTES = 10,  /* its bytes and metadata; its producer writes them until the object is sealed */
+    MU_TYPE_LEDGER = 11, /* of a process: records of the references that it holds; OWNED by its main slot */
 };
 
 /* Size classes in granules. A chunk belongs to one class for ever: memory is type-stable. */
@@ -162,7 +165,85 @@ struct mu_slot {
     mu_a64 kv_waits;        /* 488: that slept */
     mu_a64 kv_wait_ns;      /* 496 */
     mu_a64 barrier_wait_ns; /* 504 */
+    /* line 4: the counted reference that the owner is changing, and those that its process holds */
+    mu_a64 op;        /* 512: MU_HOLD_OP() */
+    mu_a64 op_object; /* 520: MU_OBJECT_REF() */
+    mu_a64 op_record; /* 528: offset of the record that is changed with the object's count */
+    mu_a64 ledger;    /* 536: of a task's main slot: reference of its last ledger block; each names the one before */
+    mu_a64 heir;      /* 544: MU_HEIR(): who alone drops what the dead owner's ledger holds */
+    mu_a64 member;    /* 552: a random number of the owner's handle; 0: not said yet */
+    mu_a64 failed;    /* 560: incarnation + 1 of a dead owner of which no object is left unsealed */
+    mu_a64 reserved[9];
 };
+/* Instead of a reference, whose index is above 1: no ledger, and none to come; each of one owner of the slot alone. */
+#define MU_LEDGER_NONE(incarnation)   ((uint64_t)(uint16_t)(incarnation) << 32)
+#define MU_LEDGER_CLOSED(incarnation) (MU_LEDGER_NONE(incarnation) | 1)
+#define MU_LEDGER_IS_BLOCK(l)         (MU_REF_INDEX(l) > 1)
+/* incarnation of the dead, 16 | 1 | slot 15 | incarnation 16: of the heir. Of another incarnation it says nothing. */
+#define MU_HEIR(dead, slot, incarnation)                                                                               \
+    (((uint64_t)(uint16_t)(dead) << 32) | 1u << 31 | ((uint64_t)(slot) << 16) | (uint16_t)(incarnation))
+#define MU_HEIR_NOBODY         0x7fffu /* no slot has this number: the last heir has gone on to other things */
+#define MU_HEIR_IS_OF(h, dead) ((h) >> 31 == (((uint64_t)(uint16_t)(dead) << 1) | 1))
+/* Of a later death than that one. */
+#define MU_HEIR_IS_LATER(h, dead) ((h) >> 31 & 1 && (int16_t)((uint16_t)((h) >> 32) - (uint16_t)(dead)) > 0)
+#define MU_HEIR_SLOT(h)           ((uint32_t)((h) >> 16) & 0x7fffu)
+#define MU_HEIR_INCARNATION(h)    ((uint16_t)(h))
+
+/*
+ * Objects of the tasks': words like those of the tables, in ranges that are committed as they are needed. A reference
+ * names its host, the word, and by its generation the object: the low bits of the tag that the object's first commit
+ * gave the word, never 0.
+ *     63     52 51      28 27            0
+ *     [ host 12 ][ index 24 ][ generation 28 ]
+ */
+#define MU_OBJECT_REF(host, index, generation)                                                                         \
+    (((uint64_t)(host) << 52) | ((uint64_t)(index) << 28) | ((uint64_t)(generation)&0xfffffffu))
+#define MU_OBJECT_HOST(ref)       ((uint32_t)((ref) >> 52))
+#define MU_OBJECT_INDEX(ref)      ((uint32_t)((ref) >> 28) & 0xffffffu)
+#define MU_OBJECT_GENERATION(ref) ((uint32_t)(ref)&0xfffffffu)
+#define MU_OBJECTS_MAX            (1u << 24)
+#define MU_OBJECTS_RANGE          8192u /* words, 64 KiB */
+
+/* Data of a MU_TYPE_OBJECT block, behind one reference: the MU_TYPE_BYTES block; 0: no bytes. */
+struct mu_object_root {
+    uint64_t ref;   /* its own */
+    uint64_t state; /* MU_OBJECT_STATE() */
+    uint64_t bytes;
+    uint64_t about; /* MU_OBJECT_ABOUT() */
+    uint64_t maker; /* MU_OBJECT_MAKER(): whose death makes it an error unless it is sealed */
+    uint64_t marks[];
+};
+/* count 32 | marks 16 | 0 8 | state 8 */
+#define MU_OBJECT_WRITING 1u /* its producer writes the bytes */
+#define MU_OBJECT_SEALED  2u
+#define MU_OBJECT_ERROR   3u /* sealed; the bytes are a sentence */
+#define MU_OBJECT_STATE(count, marks, state)                                                                           \
+    (((uint64_t)(uint32_t)(count) << 32) | ((uint64_t)(uint16_t)(marks) << 16) | (state))
+#define MU_OBJECT_IS(s)    ((uint32_t)(s)&0xffu)
+#define MU_OBJECT_MARKS(s) ((uint32_t)((s) >> 16) & 0xffffu)
+#define MU_OBJECT_COUNT(s) ((uint32_t)((s) >> 32))
+/* bytes of metadata, which follow the others at the next multiple of 8, 32 | producing task + 1, 16 | 0 8 | code 8 */
+#define MU_OBJECT_ABOUT(meta, task, code)                                                                              \
+    (((uint64_t)(uint32_t)(meta) << 32) | ((uint64_t)(uint16_t)(task) << 16) | ((code)&0xffu))
+#define MU_OBJECT_META(a)                  ((uint32_t)((a) >> 32))
+#define MU_OBJECT_TASK(a)                  ((uint32_t)((a) >> 16) & 0xffffu)
+#define MU_OBJECT_CODE(a)                  ((uint32_t)(a)&0xffu)
+#define MU_OBJECT_MAKER(slot, incarnation) (((uint64_t)(slot) + 1) << 16 | (uint16_t)(incarnation)) /* never 0 */
+#define MU_OBJECT_PAD                      48u /* of a MU_TYPE_BYTES block, before the bytes: they begin at a multiple of 64 */
+
+/* The slot's operation on a counted reference: number, never used again, 62 | MU_HOLD_TAKE and its like. */
+#define MU_HOLD_OP(number, kind) (((uint64_t)(number) << 2) | (kind))
+#define MU_HOLD_NONE             0u
+#define MU_HOLD_TAKE             1u
+#define MU_HOLD_DROP             2u
+#define MU_HOLD_KIND(op)         ((uint32_t)(op)&3u)
+#define MU_HOLD_OP_NUMBER(op)    ((op) >> 2)
+/* A mark, in an object's root: slot 14 | number 50. And a claim, in a record: slot 14 | number 22 | 0 28. */
+#define MU_HOLD_MARK(slot, number)  (((uint64_t)(slot) << 50) | ((uint64_t)(number) & ((1ull << 50) - 1)))
+#define MU_HOLD_SLOT(m)             ((uint32_t)((m) >> 50))
+#define MU_HOLD_NUMBER(m)           ((m) & ((1ull << 50) - 1))
+#define MU_HOLD_BITS                ((1u << 22) - 1)
+#define MU_HOLD_CLAIM(slot, number) (((uint64_t)(slot) << 50) | (((uint64_t)(number)&MU_HOLD_BITS) << 28))
 
 struct mu_header {
     /* constant after creation */
@@ -200,19 +281,22 @@ struct mu_header {
     uint64_t trace_offset;      /* 208: 0: nothing is traced */
     uint32_t trace_events;      /* 216: of a slot's ring; power of two, or 0 */
     uint32_t trace_names;       /* 220: likewise */
-    uint32_t trace_tsc;     /* 224: 1: events are timed in ticks of the processors' counter; 0: in CLOCK_MONOTONIC ns */
-    uint32_t reserved0;     /* 228 */
-    uint64_t trace_ticks;   /* 232: the counter at creation, */
-    uint64_t trace_ns;      /* 240: and CLOCK_MONOTONIC then */
-    uint64_t trace_rate;    /* 248: ns a tick, in units of 2^-32, as measured then */
-    char job[256];          /* 256 */
-    char host[64];          /* 512 */
-    uint64_t hosts_offset;  /* 576: a struct mu_host each; 0: the job has this host alone */
-    uint64_t asks_offset;   /* 584: a bit a slot: its owner has made a call to the agent */
-    uint32_t num_hosts;     /* 592: 0: this one alone */
-    uint32_t own_host;      /* 596: 0: the leader */
-    uint64_t adopt_ns;      /* 600: within which an agent that died must be replaced; 0: the default */
-    uint8_t reserved1[416]; /* 608 */
+    uint32_t trace_tsc;    /* 224: 1: events are timed in ticks of the processors' counter; 0: in CLOCK_MONOTONIC ns */
+    uint32_t reserved0;    /* 228 */
+    uint64_t trace_ticks;  /* 232: the counter at creation, */
+    uint64_t trace_ns;     /* 240: and CLOCK_MONOTONIC then */
+    uint64_t trace_rate;   /* 248: ns a tick, in units of 2^-32, as measured then */
+    char job[256];         /* 256 */
+    char host[64];         /* 512 */
+    uint64_t hosts_offset; /* 576: a struct mu_host each; 0: the job has this host alone */
+    uint64_t asks_offset;  /* 584: a bit a slot: its owner has made a call to the agent */
+    uint32_t num_hosts;    /* 592: 0: this one alone */
+    uint32_t own_host;     /* 596: 0: the leader */
+    uint64_t adopt_ns;     /* 600: within which an agent that died must be replaced; 0: the default */
+    uint64_t objects_offset; /* 608 */
+    uint32_t num_objects;    /* 616: words of objects; a multiple of MU_OBJECTS_RANGE */
+    uint32_t reserved3;      /* 620 */
+    uint8_t reserved1[400];  /* 624 */
     /* written later; each on its own line */
     mu_a32 state; /* 1024: MU_STATE() */
     uint8_t pad0[MU_LINE - 4];
@@ -230,7 +314,9 @@ struct mu_header {
     uint8_t pad6[MU_LINE - 4];
     mu_a64 bridge; /* 1920: MU_BRIDGE(): what the agent says of its connection, and which agent it is */
     uint8_t pad7[MU_LINE - 8];
-    uint8_t reserved2[MU_HEADER_SIZE - 2048];
+    mu_a32 objects_high; /* 2048: words of objects that are committed, from the first on */
+    uint8_t pad8[MU_LINE - 4];
+    uint8_t reserved2[MU_HEADER_SIZE - 2176];
 };
 /* Wanted: how often a free has cleared bits, 32; a bit a size class that was searched for everywhere in vain, 32. */
 #define MU_WANTED_COUNT(w)   ((uint32_t)((w) >> 32))
@@ -468,7 +554,10 @@ uint64_t mu_layout_signature(void);
 const char *mu_layout_text(void);
 
 static_assert(sizeof(mu_a64) == 8 && sizeof(mu_a32) == 4, "atomic words are plain words");
-static_assert(sizeof(struct mu_slot) == 4 * MU_LINE, "slot");
+static_assert(sizeof(struct mu_slot) == 5 * MU_LINE && offsetof(struct mu_slot, op) == 512, "slot");
+static_assert(sizeof(struct mu_object_root) == 40, "object");
+static_assert(offsetof(struct mu_header, objects_offset) == 608 && offsetof(struct mu_header, objects_high) == 2048,
+              "header lines of objects");
 static_assert(offsetof(struct mu_slot, ring) == 120 && offsetof(struct mu_slot, heartbeat) == 128 &&
                   offsetof(struct mu_slot, act) == 256 && offsetof(struct mu_slot, group_barriers) == 136 &&
                   offsetof(struct mu_slot, kv_writes) == 344 && offsetof(struct mu_slot, wait_since) == 384 &&

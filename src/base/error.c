@@ -8,11 +8,12 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <strings.h>
 
 #include "base/clock.h"
 
-static _Thread_local char last_error[1024];
+static _Thread_local char last_error[MU_SENTENCE_MAX];
 
 static const char *const names[] = {
     [MUSTER_OK] = "OK",
@@ -50,6 +51,16 @@ enum muster_status muster_status_from_name(const char *name)
 const char *muster_last_error(void)
 {
     return last_error;
+}
+
+void mu_error_keep(char kept[MU_SENTENCE_MAX])
+{
+    memcpy(kept, last_error, strlen(last_error) + 1);
+}
+
+void mu_error_restore(const char *kept)
+{
+    memmove(last_error, kept, strlen(kept) + 1);
 }
 
 enum muster_status mu_fail(enum muster_status status, const char *format, ...)

@@ -11,4 +11,12 @@
  */
 enum muster_status mu_fail(enum muster_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/*
+ * The thread's sentence, kept over calls of which no failure is reported: a call that succeeds leaves it as it was. The
+ * copy is short where the sentence is.
+ */
+#define MU_SENTENCE_MAX 1024u
+void mu_error_keep(char kept[MU_SENTENCE_MAX]);
+void mu_error_restore(const char *kept);
+
 #endif

@@ -211,6 +211,11 @@ static bool audit_walk(struct mu_auditor *a, enum mu_audit_how how)
     a->sum->keys = 0; /* only the store's count */
     for (uint32_t i = 0; i < seg->num_events; i++)
         check_object(a, &seg->events[i], "event", i, 0);
+    for (uint32_t i = 0, high = mu_objects_high(seg); i < high; i++)
+        if (MU_WORD_INDEX(mu_load_relaxed(&seg->objects[i]))) /* relaxed: looked at again */
+            check_object(a, &seg->objects[i], "object", i, 0);
+    if (!mu_audit_holds(a))
+        return false;
     list_buckets(a);
     if (!mu_audit_heap(a, how))
         return false;

@@ -17,6 +17,7 @@ static inline void mu_commit_begin(struct mu_txn *t, struct mu_ctx *ctx, mu_a64 
     t->news[0] = 0;
     t->num_olds = 0;
     t->live = 0;
+    t->unpinned = false;
 }
 
 /* The intent: contents first, then the word that says how much of it counts. */
@@ -69,7 +70,7 @@ static inline void mu_commit_free_olds(struct mu_txn *t)
         mu_heap_free_word(ctx->seg, ctx, MU_REF_INDEX(t->olds[0]),
                           MU_BLOCK_WORD(MU_REF_GENERATION(t->olds[0]), 0, 0, MU_LIVE));
     for (uint32_t i = 1; i < t->num_olds; i++)
-        if (!mu_pin_others(ctx->seg, t->olds[i], ctx->slot))
+        if (t->unpinned || !mu_pin_others(ctx->seg, t->olds[i], ctx->slot))
             mu_heap_free(ctx->seg, ctx, t->olds[i]);
 }
 

@@ -75,6 +75,8 @@ void mu_segment_unref(struct muster_segment *seg)
         return;
     if (mu_segment_is_whole(seg)) /* else libc's list of held mutexes still runs through it */
         munmap(seg->base, seg->size);
+    if (atomic_load_explicit(&seg->views, memory_order_relaxed)) /* relaxed, process-local: nobody else is left */
+        munmap(atomic_load_explicit(&seg->views, memory_order_relaxed), seg->size); /* relaxed: likewise */
     mu_segment_abandon(seg);
 }
 
@@ -254,8 +256,7 @@ static bool has_room(int fd, const struct mu_header *h)
            (fs.f_blocks == 0 || (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= 2 * mu_format_committed(h));
 }
 
-/* A file without a name, filled in, all its first pages committed: `late`, if it may be, those that are written here.
- */
+/* A file without a name, filled in, its first pages committed: `late`, if it may be, those that are written here. */
 static int file_build(const struct mu_header *h, const struct mu_hosts_config *hosts, bool late, const char *job)
 {
     bool memfd = h->flags & MU_FLAG_MEMFD;

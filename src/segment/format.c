@@ -2,7 +2,7 @@
  * segment/format.c: laying out a segment in memory, and believing one found there.
  *
  * Sections in order: header, slots, heartbeats, chunk words, event words, cell words, bucket words, hosts and calls
- * (where there are several hosts), heap, trace rings.
+ * (where there are several hosts), heap, object words, trace rings.
  * The header is copied out once, checked as a whole, and its numbers kept in private memory; nothing is read from the
  * shared header again but the atomic words.
  */
@@ -92,6 +92,15 @@ static uint32_t slots_by_default(uint32_t tasks, uint32_t tasks_here)
     return slots > least ? slots : least;
 }
 
+/* As many as the heap can hold: an object has two blocks of 64 bytes at least. */
+static uint32_t num_objects(uint32_t chunks)
+{
+    uint64_t most = (uint64_t)chunks * MU_CHUNK_GRANULES / 2;
+
+    most = align_to(most, MU_OBJECTS_RANGE);
+    return most < MU_OBJECTS_MAX ? (uint32_t)most : MU_OBJECTS_MAX;
+}
+
 static enum muster_status config_apply(const struct muster_segment_config *c, uint32_t tasks_here, struct mu_header *h)
 {
     uint64_t heap = c->heap_bytes ? c->heap_bytes : DEFAULT_HEAP;
@@ -120,6 +129,7 @@ static enum muster_status config_apply(const struct muster_segment_config *c, ui
     h->num_chunks = (uint32_t)(heap / MU_CHUNK) + h->num_system_chunks;
     if (h->num_chunks > MU_INDEX_MAX / MU_CHUNK_GRANULES)
         h->num_chunks = MU_INDEX_MAX / MU_CHUNK_GRANULES;
+    h->num_objects = num_objects(h->num_chunks);
     h->heartbeat_timeout = c->heartbeat_timeout_ns ? c->heartbeat_timeout_ns : DEFAULT_HEARTBEAT;
     return MUSTER_OK;
 }
@@ -168,7 +178,8 @@ static void place_sections(struct mu_header *h)
         h->asks_offset = align_to(h->hosts_offset + (uint64_t)h->num_hosts * sizeof(struct mu_host), SECTION);
         h->heap_offset = align_to(h->asks_offset + asks_bytes(h->num_slots), SECTION);
     }
-    h->total_bytes = h->heap_offset + (uint64_t)h->num_chunks * MU_CHUNK;
+    h->objects_offset = h->heap_offset + (uint64_t)h->num_chunks * MU_CHUNK;
+    h->total_bytes = h->objects_offset + (uint64_t)h->num_objects * 8;
 }
 
 enum muster_status mu_format_plan_hosts(const char *job, const struct muster_segment_config *config,
@@ -286,6 +297,7 @@ static bool sections_fit(const struct mu_header *h)
             (section_check(h->hosts_offset, (uint64_t)h->num_hosts * sizeof(struct mu_host), &end, h->total_bytes) &&
              section_check(h->asks_offset, asks_bytes(h->num_slots), &end, h->total_bytes))) &&
            section_check(h->heap_offset, (uint64_t)h->num_chunks * MU_CHUNK, &end, h->total_bytes) &&
+           section_check(h->objects_offset, (uint64_t)h->num_objects * 8, &end, h->total_bytes) &&
            (!h->trace_events ||
             section_check(h->trace_offset,
                           (uint64_t)h->num_slots * mu_trace_ring_bytes(h->trace_events, h->trace_names), &end,
@@ -320,6 +332,8 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
         return format_corrupt(name, "impossible number of buckets, cells or events");
     if (!h->num_chunks || h->num_chunks > MU_INDEX_MAX / MU_CHUNK_GRANULES || h->num_system_chunks > h->num_chunks)
         return format_corrupt(name, "impossible number of chunks");
+    if (!h->num_objects || h->num_objects > MU_OBJECTS_MAX || h->num_objects % MU_OBJECTS_RANGE)
+        return format_corrupt(name, "impossible number of objects");
     if (h->trace_events &&
         (!is_power(h->trace_events, MU_TRACE_EVENTS_MAX) || !is_power(h->trace_names, MU_TRACE_EVENTS_MAX)))
         return format_corrupt(name, "impossible number of events or names of traces");
@@ -338,6 +352,7 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     seg->num_events = h->num_events;
     seg->num_chunks = h->num_chunks;
     seg->num_system_chunks = h->num_system_chunks;
+    seg->num_objects = h->num_objects;
     seg->num_hosts = h->num_hosts ? h->num_hosts : 1;
     seg->host = h->num_hosts ? h->own_host : 0;
     seg->listened = h->num_hosts || (h->flags & MU_FLAG_LISTENED);
@@ -366,6 +381,7 @@ enum muster_status mu_format_bind(struct muster_segment *seg, const struct mu_he
     seg->cells = (mu_a64 *)(seg->base + header->cells_offset);
     seg->buckets = (mu_a64 *)(seg->base + header->buckets_offset);
     seg->heap = seg->base + header->heap_offset;
+    seg->objects = (mu_a64 *)(seg->base + header->objects_offset);
     seg->trace = header->trace_events ? seg->base + header->trace_offset : NULL;
     seg->hosts = header->num_hosts ? (struct mu_host *)(seg->base + header->hosts_offset) : NULL;
     seg->asks = header->num_hosts ? (mu_a64 *)(seg->base + header->asks_offset) : NULL;

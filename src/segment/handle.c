@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process.h"
 #include "segment/file.h"
 #include "segment/claim.h"
 #include "base/list.h"
@@ -165,6 +166,8 @@ struct muster *mu_handle_new(struct muster_segment *seg, uint32_t flags)
     m->seg = seg;
     m->flags = flags;
     m->task_id = -1;
+    mu_random(&m->member, sizeof m->member);
+    m->member |= 1;
     /* relaxed, process-local: the number only has to be unique, and the fork count is this process's */
     m->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
     m->forks = atomic_load_explicit(&mu_forks, memory_order_relaxed);
@@ -252,6 +255,7 @@ static enum muster_status thread_attach(struct muster *m, struct mu_ctx **ret_ct
         u->handle_id = m->id;
         u->freed = false;
         u->ctx.interrupt = &m->interrupt;
+        mu_store_release(&u->ctx.own->member, m->member); /* release: pairs with member_lives() */
         mu_segment_ref(m->seg);
         pthread_mutex_lock(&lock);
         u->peer = m->uses;

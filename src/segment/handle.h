@@ -8,6 +8,7 @@
 
 #include "segment/segment.h"
 
+struct mu_ledger; /* the objects that the process holds; segment/ledger.c */
 struct mu_keeper; /* the heartbeat thread; task/keeper.c */
 
 struct muster {
@@ -18,13 +19,16 @@ struct muster {
     int32_t task_id;        /* -1: observer */
     uint32_t flags;
     uint64_t incarnation;
-    _Atomic uint32_t attempt; /* as registered; 0: not looked up yet */
-    mu_a32 interrupt;         /* non-zero: every wait ends */
-    _Atomic uint32_t calls;   /* that were made to the leader's host, and have a name there; counted */
-    mu_a64 untold[16];        /* of those, which were given up in vain: barrier/remote.c */
-    struct mu_slot *pulse;    /* the slot whose heartbeat this process keeps; NULL for observers */
+    uint64_t member;            /* a random number, of this handle alone */
+    _Atomic uint32_t attempt;   /* as registered; 0: not looked up yet */
+    mu_a32 interrupt;           /* non-zero: every wait ends */
+    _Atomic uint32_t calls;     /* that were made to the leader's host, and have a name there; counted */
+    mu_a64 untold[16];          /* of those, which were given up in vain: barrier/remote.c */
+    struct mu_slot *pulse;      /* the slot whose heartbeat this process keeps; NULL for observers */
+    uint32_t pulse_incarnation; /* as it was claimed: by now it may be another's */
     struct mu_keeper *keeper;
-    struct mu_use *uses; /* its threads' contexts */
+    struct mu_use *uses;                /* its threads' contexts */
+    _Atomic(struct mu_ledger *) ledger; /* NULL: it has held no object yet */
     /* a higher room's, or NULL: called within muster_leave(), before anything goes */
     void (*_Atomic at_leave)(struct muster *m);
     struct muster *next_left;

@@ -1,11 +1,12 @@
 /*
  * segment/heap.c: type-stable blocks, each with one word that says who holds it.
  *
- * Invariant: a block is FREE, or OWNED by one {slot, incarnation} and reachable from nowhere, or LIVE and then either
- * reachable from exactly one object or named by the intent of the thread that is about to make or just made it so.
- * Linearization: the CAS FREE -> OWNED takes, the store OWNED -> LIVE promises, the CAS LIVE -> FREE gives back.
- * A SIGKILL leaves a block OWNED (the scavenger's sweep frees it) or LIVE and named by an intent (the scavenger frees
- * it unless its object names it). There are no free lists: nothing to corrupt, nothing to lose.
+ * Invariant: a block is FREE, or OWNED by one {slot, incarnation} and reachable from nowhere (a ledger: from that
+ * slot), or LIVE and then either reachable from exactly one object or named by the intent of the thread that is about
+ * to make or just made it so. Linearization: the CAS FREE -> OWNED takes, the store OWNED -> LIVE promises, the CAS
+ * LIVE -> FREE gives back. A SIGKILL leaves a block OWNED (the scavenger's sweep frees it) or LIVE and named by an
+ * intent (the scavenger frees it unless its object names it). There are no free lists: nothing to corrupt, nothing to
+ * lose.
  *
  * Search: first this thread's last frees (still in its cache, oldest first, so that one block is not recycled at
  * once), then on through the current chunk, another of the class, its newest, a little of others, then a fresh chunk.

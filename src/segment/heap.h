@@ -128,8 +128,10 @@ static inline bool mu_heap_free_word(struct muster_segment *seg, struct mu_ctx *
 /* How many blocks fit a chunk of this class, and the index of the i-th. */
 uint32_t mu_heap_chunk_blocks(uint32_t class_index);
 
-#define MU_HEAP_SYSTEM  1u /* may use the chunks kept for the cluster's records */
-#define MU_HEAP_RESERVE 2u /* may use a block kept for deletes, when nothing else is left */
+#define MU_HEAP_SYSTEM 1u /* may use the chunks kept for the cluster's records */
+#define MU_HEAP_RESERVE                                                                                                \
+    2u /* may use a block kept for deletes and for the ends of objects, when nothing else is left                      \
+        */
 
 /*
  * Take a free block: OWNED by this thread. Its body is garbage. RESOURCE_EXHAUSTED when a search of everything met none

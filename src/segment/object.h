@@ -51,6 +51,7 @@ struct mu_txn {
     uint64_t news[MU_INTENT_REFS]; /* [0]: the root, 0 when the object becomes empty */
     uint64_t olds[MU_INTENT_REFS]; /* [0]: the old root */
     uint32_t num_news, num_olds;
+    bool unpinned; /* nobody pins what this object refers to */
     uint32_t live; /* news below this index are LIVE and named by the intent; bit per index */
 };
 

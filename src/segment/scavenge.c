@@ -15,6 +15,7 @@
 
 #include "base/process.h"
 #include "segment/heap.h"
+#include "segment/hold.h"
 #include "segment/hosts.h"
 #include "segment/object.h"
 #include "segment/pin.h"
@@ -53,6 +54,15 @@ static void intent_undo(struct muster_segment *seg, uint32_t slot, const struct 
             mu_heap_free(seg, NULL, in->olds[i]);
 }
 
+/* A ledger's block was made a slot's that had ended by then, and the thread that made it so died before it freed it. */
+static bool ledger_is_lost(const struct muster_segment *seg, const struct mu_block *b, uint64_t word)
+{
+    /* relaxed: a guess, for the CAS that frees it is of the very word; acquire: behind the block's word, for the owner
+     * of an OWNED block held its slot before */
+    return MU_META_TYPE(mu_load_relaxed(&b->meta)) == MU_TYPE_LEDGER && MU_BLOCK_SLOT(word) < seg->num_slots &&
+           MU_SLOT_INCARNATION(mu_load_acquire(&seg->slots[MU_BLOCK_SLOT(word)].word)) != MU_BLOCK_INCARNATION(word);
+}
+
 /* Every block that is OWNED by {slot, incarnation}, wherever it is. */
 static void owned_sweep(struct muster_segment *seg, uint32_t slot, uint16_t incarnation)
 {
@@ -68,14 +78,30 @@ static void owned_sweep(struct muster_segment *seg, uint32_t slot, uint16_t inca
             struct mu_block *b = mu_heap_block(seg, c * MU_CHUNK_GRANULES + i * step + 1, NULL);
             uint64_t w = mu_load_acquire(&b->word); /* acquire: the dead one's own CAS; the kernel ordered it */
 
-            if (MU_BLOCK_STATE(w) == MU_OWNED && MU_BLOCK_SLOT(w) == slot && MU_BLOCK_INCARNATION(w) == incarnation)
+            if (MU_BLOCK_STATE(w) == MU_OWNED &&
+                ((MU_BLOCK_SLOT(w) == slot && MU_BLOCK_INCARNATION(w) == incarnation) || ledger_is_lost(seg, b, w)))
                 mu_cas(&b->word, w, MU_BLOCK_WORD(MU_BLOCK_GENERATION(w) + 1, 0, 0, MU_FREE));
         }
     }
 }
 
-/* `dead`: the slot's word in state DEAD. Returns whether this call did the last step. */
-static bool dead_slot_finish(struct muster_segment *seg, uint32_t slot, uint64_t dead)
+/* What cannot be dropped now is no failure of the call that cleans up. */
+static bool ledger_end(struct mu_ctx *ctx, uint32_t slot, uint64_t dead)
+{
+    char kept[MU_SENTENCE_MAX];
+    bool done;
+
+    mu_error_keep(kept);
+    done = mu_hold_inherit(ctx, slot, dead) && mu_hold_empty(ctx, slot, dead);
+    mu_error_restore(kept);
+    return done;
+}
+
+/*
+ * `dead`: the slot's word in state DEAD. Returns whether this call did the last step. Without a context (NULL) no slot
+ * is finished that has a ledger: none of those that are kept for cleaning up has.
+ */
+static bool dead_slot_finish(struct muster_segment *seg, struct mu_ctx *ctx, uint32_t slot, uint64_t dead)
 {
     struct mu_slot *s = &seg->slots[slot];
     struct intent in;
@@ -83,6 +109,13 @@ static bool dead_slot_finish(struct muster_segment *seg, uint32_t slot, uint64_t
     if (!read_intent(s, dead, &in))
         return false;
     intent_undo(seg, slot, &in);
+    if (!mu_hold_resolve(seg, slot, dead))
+        return false;
+    /* acq_rel: no first block comes from now on; pairs with ledger_extend() */
+    mu_cas(&s->ledger, MU_LEDGER_NONE(MU_SLOT_INCARNATION(dead)), MU_LEDGER_CLOSED(MU_SLOT_INCARNATION(dead)));
+    if (MU_LEDGER_IS_BLOCK(mu_load_acquire(&s->ledger)) && /* acquire: pairs with a new block's */
+        !(ctx && ledger_end(ctx, slot, dead)))
+        return false;
     owned_sweep(seg, slot, MU_SLOT_INCARNATION(dead));
     mu_fence_seq_cst(); /* the mark DEAD comes before this look at the object; pairs with mu_pin_others() */
     mu_pin_settle(seg, NULL, in.pin_object, in.pin, slot);
@@ -91,37 +124,56 @@ static bool dead_slot_finish(struct muster_segment *seg, uint32_t slot, uint64_t
     return mu_cas(&s->word, dead, MU_SLOT_WORD(0, 0, MU_SLOT_INCARNATION(dead) + 1, MU_SLOT_FREE));
 }
 
+static void waiters_wake(struct muster_segment *seg)
+{
+    mu_epoch_move(seg);
+    mu_bell_ring(seg); /* the dead one may have committed something and not rung */
+}
+
 static bool dead_slot_bury(struct mu_ctx *ctx, uint32_t slot, uint64_t word, mu_death_fn on_death, void *arg)
 {
     struct mu_slot *s = &ctx->seg->slots[slot];
     uint64_t dead = (word & ~3ull) | MU_SLOT_DEAD;
+    bool first, done;
     uint64_t task;
 
     /* acq_rel: of all who saw it LIVE and without an owner, one marks it; the others carry on with the same death */
-    if (MU_SLOT_STATE(word) == MU_SLOT_LIVE && !mu_cas(&s->word, word, dead) && mu_load_acquire(&s->word) != dead)
+    first = MU_SLOT_STATE(word) == MU_SLOT_LIVE && mu_cas(&s->word, word, dead);
+    if (!first && mu_load_acquire(&s->word) != dead) /* acquire: pairs with that CAS */
         return false;
     task = mu_load_relaxed(&s->task); /* relaxed: re-checked next */
     if (mu_recheck(&s->word) != dead)
         return false;
     if (on_death)
-        on_death(arg, ctx, slot, dead, task);
-    mu_epoch_move(ctx->seg);
-    mu_bell_ring(ctx->seg); /* the dead one may have committed something and not rung */
-    return dead_slot_finish(ctx->seg, slot, dead);
+        on_death(arg, ctx, &(struct mu_death){slot, dead, task, !first});
+    /* Once by whoever marked it, and once by whoever ended it, for the first may have died in between. A slot that
+     * stays DEAD for a while, since another is at it, wakes nobody again. */
+    if (first)
+        waiters_wake(ctx->seg);
+    done = dead_slot_finish(ctx->seg, ctx, slot, dead);
+    if (done && !first)
+        waiters_wake(ctx->seg);
+    return done;
 }
 
 uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg)
 {
-    uint32_t high = mu_slot_high(ctx->seg), done = 0;
+    uint32_t high = mu_slot_high(ctx->seg), done = 0, before, left;
 
-    for (uint32_t i = 0; i < high; i++) {
-        uint64_t w = mu_load_acquire(&ctx->seg->slots[i].word); /* acquire: pairs with the claim */
+    do { /* again, as long as that finishes something: a ledger waits for what other dead slots were changing in it */
+        before = done;
+        left = 0;
+        for (uint32_t i = 0; i < high; i++) {
+            uint64_t w = mu_load_acquire(&ctx->seg->slots[i].word); /* acquire: pairs with the claim */
 
-        if (i == ctx->slot)
-            continue;
-        if (MU_SLOT_STATE(w) == MU_SLOT_DEAD || mu_slot_is_dead(ctx->seg, i, w))
-            done += dead_slot_bury(ctx, i, w, on_death, arg);
-    }
+            if (i == ctx->slot || (MU_SLOT_STATE(w) != MU_SLOT_DEAD && !mu_slot_is_dead(ctx->seg, i, w)))
+                continue;
+            if (dead_slot_bury(ctx, i, w, on_death, arg))
+                done++;
+            else
+                left++;
+        }
+    } while (left && done != before);
     return done;
 }
 
@@ -153,6 +205,6 @@ void mu_scavenge_reserved(struct muster_segment *seg)
         if (MU_SLOT_STATE(w) != MU_SLOT_DEAD && !mu_slot_is_dead(seg, i, w))
             continue;
         if (w == dead || mu_cas(&s->word, w, dead)) /* as in dead_slot_bury() */
-            dead_slot_finish(seg, i, dead);
+            dead_slot_finish(seg, NULL, i, dead);
     }
 }

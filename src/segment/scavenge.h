@@ -4,8 +4,15 @@
 
 #include "segment/segment.h"
 
-/* Called for each death, after the slot is marked DEAD and before its memory is reclaimed: set errors, wake. */
-typedef void (*mu_death_fn)(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot_word, uint64_t task_word);
+struct mu_death {
+    uint32_t slot;
+    uint64_t slot_word; /* marked DEAD */
+    uint64_t task_word; /* the id of the owner's task, + 1; 0: no task */
+    bool is_known;      /* an earlier look marked the slot */
+};
+
+/* Called at each look at a dead slot, after the slot is marked and before its memory is reclaimed: set errors, wake. */
+typedef void (*mu_death_fn)(void *arg, struct mu_ctx *ctx, const struct mu_death *death);
 
 /*
  * Find dead slots and clean up after each. Idempotent; any number may run at once, and any may die in it. Never blocks.

@@ -26,12 +26,12 @@ struct muster_segment {
     struct mu_header *header;
     struct mu_slot *slots;
     mu_a32 *chunks;
-    mu_a64 *beats, *events, *cells, *buckets;
+    mu_a64 *beats, *events, *cells, *buckets, *objects;
     uint8_t *heap;
     uint8_t *trace; /* slots' rings; NULL: nothing is traced */
     uint32_t trace_events, trace_names;
     bool trace_tsc;
-    uint32_t num_tasks, num_slots, num_buckets, num_cells, num_events, num_chunks, num_system_chunks;
+    uint32_t num_tasks, num_slots, num_buckets, num_cells, num_events, num_chunks, num_system_chunks, num_objects;
     uint32_t reserved_slots; /* of num_slots, the last: not for mu_slot_claim() */
     uint64_t hash_seed, heartbeat_timeout;
     struct mu_host *hosts;            /* of the job; NULL: this one alone */
@@ -40,8 +40,9 @@ struct muster_segment {
     uint32_t first_task, local_tasks; /* the run of tasks of this host */
     char job[208];
     char path[272];
-    _Atomic(char *) names;  /* of the tasks, for sentences (names.h); NULL: numbers */
-    _Atomic unsigned users; /* the handle and each thread's context; the last one unmaps */
+    _Atomic(uint8_t *) views; /* the same, read-only, for views of objects; NULL: nobody has asked */
+    _Atomic(char *) names;    /* of the tasks, for sentences (names.h); NULL: numbers */
+    _Atomic unsigned users;   /* the handle and each thread's context; the last one unmaps */
 };
 
 #define MU_HINTS 16u
@@ -78,6 +79,12 @@ struct mu_ctx {
     uint32_t unclaimed;       /* no unclaimed chunk below it, as far as known */
     uint64_t dry[MU_CLASSES]; /* a search of everything was in vain at this MU_WANTED_COUNT, + 1; 0: none was */
     struct mu_hints hints[2][MU_CLASSES];
+    struct {
+        uint32_t ring[MU_HINTS]; /* words of objects that this thread freed: probably free */
+        uint32_t head, count;
+        uint32_t next; /* where the search goes on */
+    } objects;
+    uint64_t drops; /* references that this thread dropped for the dead */
     struct mu_tracer trace;
     uint64_t scratch[MU_CHUNK / 8]; /* a private copy of the root block being edited */
 };
@@ -93,5 +100,14 @@ uint32_t mu_slot_high(const struct muster_segment *seg);
 
 /* Move the epoch and wake every waiter of the segment. */
 void mu_epoch_move(struct muster_segment *seg);
+
+/* Words of the tasks' objects that are committed, from the first on. */
+static inline uint32_t mu_objects_high(const struct muster_segment *seg)
+{
+    /* acquire: pairs with the CAS in range_commit(); the words below it are there */
+    uint32_t high = mu_load32_acquire(&seg->header->objects_high);
+
+    return high < seg->num_objects ? high : seg->num_objects;
+}
 
 #endif

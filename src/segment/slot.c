@@ -47,7 +47,9 @@ mu_a64 *mu_slot_object(const struct muster_segment *seg, uint64_t offset)
 {
     uint64_t buckets = mu_offset_of(seg, seg->buckets), cells = mu_offset_of(seg, seg->cells);
     uint64_t events = mu_offset_of(seg, seg->events);
+    uint64_t objects = mu_offset_of(seg, seg->objects);
     bool known = offset == offsetof(struct mu_header, cluster) ||
+                 (offset >= objects && offset < objects + mu_objects_high(seg) * 8ull) ||
                  (offset >= buckets && offset < buckets + seg->num_buckets * 8ull) ||
                  (offset >= cells && offset < cells + seg->num_cells * 8ull) ||
                  (offset >= events && offset < events + seg->num_events * 8ull);
@@ -246,6 +248,13 @@ static void slot_clean(const struct muster_segment *seg, struct mu_slot *s, uint
         mu_store_relaxed(&s->task, task);
     }
     mu_store_relaxed(&s->act, 0);
+    /* the numbers go on: marks and claims of any owner are told apart by them */
+    mu_store_relaxed(&s->op, MU_HOLD_OP(MU_HOLD_OP_NUMBER(mu_load_relaxed(&s->op)), MU_HOLD_NONE));
+    mu_store_relaxed(&s->member, 0);
+    /* no heir of an earlier death is taken for one of this owner's, however many owners came between */
+    mu_store_relaxed(&s->heir, MU_HEIR(MU_SLOT_INCARNATION(mu_load_relaxed(&s->word)), MU_HEIR_NOBODY, 0));
+    mu_store_relaxed(&s->failed, 0);
+    mu_store_relaxed(&s->ledger, MU_LEDGER_NONE(MU_SLOT_INCARNATION(mu_load_relaxed(&s->word))));
     mu_store_relaxed(&s->pin, 0);
     mu_store_relaxed(&s->pin_object, 0);
     mu_store_relaxed(&s->heartbeat, 0);
@@ -341,9 +350,16 @@ void mu_slot_free(struct mu_ctx *ctx)
     struct mu_slot *s = ctx->own;
     uint64_t w = mu_load_acquire(&s->word); /* acquire: nobody else changes it while its thread lives */
 
-    /* acq_rel: all that was done with it comes before the slot's next owner */
-    if (is_held(ctx, w))
+    if (!is_held(ctx, w))
+        return;
+    /* acq_rel: of this and a first block of a ledger one comes too late; pairs with ledger_extend(). What its process
+     * still holds is left to whoever buries the slot. */
+    mu_cas(&s->ledger, MU_LEDGER_NONE(ctx->incarnation), MU_LEDGER_CLOSED(ctx->incarnation));
+    if (!MU_LEDGER_IS_BLOCK(mu_load_acquire(&s->ledger))) /* acquire: pairs with ledger_extend() */
+        /* acq_rel: all that was done with it comes before the slot's next owner */
         mu_cas(&s->word, w, MU_SLOT_WORD(0, 0, MU_SLOT_INCARNATION(w) + 1, MU_SLOT_FREE));
+    else
+        mu_cas(&s->word, w, (w & ~3ull) | MU_SLOT_DEAD); /* acq_rel: likewise */
 }
 
 void mu_slot_unlock(struct mu_ctx *ctx)

@@ -24,6 +24,7 @@
 #include "sync/futex.h"
 
 #define RECHECK_NS 100000000u
+#define SOME_NS    1000000u /* where more than can be slept on may end the wait */
 #define POLL_NS    2000000u /* read-only: cannot ask to be woken */
 /* Who does not get the processor back for so long waits beside others who compute, to whom the scheduler gives slices;
  * those that poll give it back soon. It may have been once: so the first time counts for a little, and more each time.
@@ -287,10 +288,24 @@ static enum muster_status wait_ended(struct mu_wait *w)
     return mu_segment_is_whole(seg) ? MUSTER_OK : wait_truncated(w);
 }
 
+/* The recheck that a sleep of RECHECK_NS ends with. */
+static enum muster_status wait_recheck(struct mu_wait *w, uint64_t until)
+{
+    void (*recheck)(struct mu_ctx * ctx);
+
+    if (mu_now() < until)
+        return MUSTER_OK;
+    if (!mu_segment_is_whole(w->seg)) /* before anything there is touched again */
+        return wait_truncated(w);
+    recheck = mu_wait_recheck; /* into a local: gcc calls through an atomic pointer without an atomic load */
+    if (w->ctx && recheck)
+        recheck(w->ctx);
+    return MUSTER_OK;
+}
+
 static enum muster_status sleep_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
 {
     uint64_t now = mu_now(), until = now + (w->ctx ? RECHECK_NS : POLL_NS);
-    void (*recheck)(struct mu_ctx * ctx);
     enum muster_status status = wait_ended(w);
 
     if (status)
@@ -305,14 +320,7 @@ static enum muster_status sleep_on(struct mu_wait *w, mu_a64 *word, uint64_t see
         seen |= MU_WORD_S;
     }
     mu_futex_wait(word, (uint32_t)seen, &w->seg->header->epoch, w->epoch, until < w->deadline ? until : w->deadline);
-    if (mu_now() < until)
-        return MUSTER_OK;
-    if (!mu_segment_is_whole(w->seg)) /* before anything there is touched again */
-        return wait_truncated(w);
-    recheck = mu_wait_recheck; /* into a local: gcc calls through an atomic pointer without an atomic load */
-    if (w->ctx && recheck)
-        recheck(w->ctx);
-    return MUSTER_OK;
+    return wait_recheck(w, until);
 }
 
 /* A yield may take long where others compute: neither the deadline nor an interrupt waits for all of them. */
@@ -347,4 +355,37 @@ enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
             return MUSTER_OK;
     }
     return sleep_on(w, word, seen);
+}
+
+enum muster_status mu_wait_on_any(struct mu_wait *w, mu_a64 *const *words, const uint64_t *seen, uint32_t count,
+                                  bool all)
+{
+    uint64_t now = mu_now(), until = now + (all ? RECHECK_NS : SOME_NS);
+    mu_a32 *halves[MU_WAIT_ANY + 1];
+    uint32_t values[MU_WAIT_ANY + 1];
+    enum muster_status status = wait_ended(w);
+
+    if (status)
+        return status;
+    if (w->deadline <= now)
+        return mu_fail(MUSTER_DEADLINE_EXCEEDED, "the deadline passed while waiting for %s", w->what);
+    wait_tell(w);
+    for (uint32_t i = 0; i < count; i++) {
+        /* the sleepers bit goes into exactly what was looked at; pairs with the commit CAS that clears it */
+        if (!(seen[i] & MU_WORD_S) && !mu_cas(words[i], seen[i], seen[i] | MU_WORD_S))
+            return MUSTER_OK;
+        halves[i] = (mu_a32 *)words[i]; /* the low half: see mu_futex_wait() */
+        values[i] = (uint32_t)(seen[i] | MU_WORD_S);
+    }
+    halves[count] = &w->seg->header->epoch;
+    values[count] = w->epoch;
+    if (!w->recheck_at)
+        w->recheck_at = now + RECHECK_NS;
+    if (until > w->recheck_at)
+        until = w->recheck_at;
+    mu_futex_wait_any(halves, values, count + 1, until < w->deadline ? until : w->deadline);
+    status = wait_recheck(w, w->recheck_at);
+    if (mu_now() >= w->recheck_at)
+        w->recheck_at = 0;
+    return status;
 }

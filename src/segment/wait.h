@@ -32,6 +32,7 @@ struct mu_wait {
     enum mu_wait_kind kind; /* MU_WAIT_OTHER unless set after mu_wait_begin() */
     bool far;               /* see mu_wait_far() */
     bool looked;            /* past the first look: the deadline may end it */
+    uint64_t recheck_at;    /* of a wait for any of some words: when the dead are looked for next */
 };
 
 void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx *ctx, muster_deadline deadline,
@@ -59,6 +60,15 @@ static inline bool mu_wait_has_begun(const struct mu_wait *w)
 {
     return w->looked && w->spins != MU_WAIT_UNCHOSEN;
 }
+
+/*
+ * The same for any of `count` words, at most MU_WAIT_ANY, without spinning; the context is there. `all`: nothing else
+ * can end the wait; else it ends after a millisecond.
+ */
+#define MU_WAIT_ANY 126u
+enum muster_status mu_wait_on_any(struct mu_wait *w, mu_a64 *const *words, const uint64_t *seen, uint32_t count,
+                                  bool all);
+
 void mu_wait_end(struct mu_wait *w);
 
 /* Pauses that take about `ns` nanoseconds on this processor. */

@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "segment/file.h"
 #include "segment/hosts.h"
+#include "segment/ledger.h"
 #include "segment/reserve.h"
 #include "segment/wait.h"
 #include "task/task.h"
@@ -156,6 +157,7 @@ static enum muster_status task_enrol(struct muster *m, struct mu_ctx *ctx, const
             return status;
     }
     m->pulse = &seg->slots[r.slot];
+    m->pulse_incarnation = r.slot_incarnation;
     r.slot++;
     for (;;) {
         struct timespec pause = {.tv_nsec = 1000000};
@@ -321,6 +323,7 @@ enum muster_status muster_leave(struct muster *muster)
     at_leave = muster->at_leave;
     if (at_leave && mu_segment_is_whole(seg))
         at_leave(muster);
+    mu_ledger_close(muster);
     if (!mu_segment_is_whole(seg))
         status = mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);
     else if (muster->task_id >= 0 && !muster->keeper)

@@ -129,6 +129,7 @@ static void *heartbeat_keep(void *arg)
         signal_state(k, 2);
         return NULL;
     }
+    mu_store_release(&k->ctx.own->member, k->muster->member); /* release: pairs with member_lives() */
     k->slot = k->ctx.slot;
     k->slot_incarnation = k->ctx.incarnation;
     signal_state(k, 1);

@@ -69,31 +69,39 @@ enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, uint64_t inca
     return task_fail(ctx, task, &f);
 }
 
-/* The scavenger's question: which task had the slot? A task is dead when the last of its threads is. */
-static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot_word, uint64_t task_word)
+/* Note the death in the trace: once, by the thread that marked the slot. */
+static void death_trace(struct mu_ctx *ctx, const struct mu_death *d)
 {
-    struct failure f = {
-        .event = MU_EVENT_DEATH, .code = MUSTER_UNAVAILABLE, .cause = MUSTER_CAUSE_DIED, .pid = MU_SLOT_PID(slot_word)};
+    uint64_t now = mu_is_traced(ctx) && !d->is_known ? mu_trace_now(ctx) : 0;
+
+    /* acquire: pairs with the claim. Still that death: the slot's next owner comes after `now` */
+    if (now && mu_load_acquire(&ctx->seg->slots[d->slot].word) == d->slot_word)
+        mu_trace_note(ctx, now, MU_TRACE_DEATH, MUSTER_OK, 0, d->task_word - 1,
+                      (uint64_t)d->slot << 32 | MU_SLOT_PID(d->slot_word));
+}
+
+/* The scavenger's question: which task had the slot? A task is dead when the last of its threads is. */
+static void on_death(void *arg, struct mu_ctx *ctx, const struct mu_death *d)
+{
+    struct failure f = {.event = MU_EVENT_DEATH,
+                        .code = MUSTER_UNAVAILABLE,
+                        .cause = MUSTER_CAUSE_DIED,
+                        .pid = MU_SLOT_PID(d->slot_word)};
     struct mu_cluster cluster;
     struct mu_task_record r;
-    uint64_t now;
 
     f.text = arg ? arg : "its process died";
-    now = mu_is_traced(ctx) ? mu_trace_now(ctx) : 0;
-    /* acquire: pairs with the claim. Still that death: the slot's next owner comes after `now` */
-    if (now && mu_load_acquire(&ctx->seg->slots[slot].word) == slot_word)
-        mu_trace_note(ctx, now, MU_TRACE_DEATH, MUSTER_OK, 0, task_word - 1,
-                      (uint64_t)slot << 32 | MU_SLOT_PID(slot_word));
-    if (!task_word) /* an observer's: an agent, perhaps */
+    death_trace(ctx, d);
+    if (!d->task_word) /* an observer's: an agent, perhaps */
         mu_guests_orphaned(ctx, f.pid);
-    if (!task_word || task_word > ctx->seg->num_tasks)
+    if (!d->task_word || d->task_word > ctx->seg->num_tasks)
         return;
     /* only what this death was registered with: a successor may have the record by now */
-    if (mu_cluster_task(ctx->seg, (uint32_t)task_word - 1, &r, NULL, &cluster) ||
-        mu_cluster_alive(ctx->seg, (uint32_t)task_word - 1, &r))
+    if (mu_cluster_task(ctx->seg, (uint32_t)d->task_word - 1, &r, NULL, &cluster) ||
+        mu_cluster_alive(ctx->seg, (uint32_t)d->task_word - 1, &r))
         return;
     f.incarnation = r.incarnation;
-    task_fail(ctx, (uint32_t)task_word - 1, &f);
+    task_fail(ctx, (uint32_t)d->task_word - 1, &f);
 }
 
 uint32_t mu_task_scavenge(struct mu_ctx *ctx)

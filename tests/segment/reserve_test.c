@@ -17,7 +17,7 @@
 #include "shm.h"
 #include "task/task.h"
 
-enum { FEW = 128 << 10, ALL = 700 << 10 };
+enum { FEW = 192 << 10, ALL = 700 << 10 };
 
 static const struct muster_segment_config config = {.num_tasks = 8};
 

@@ -122,12 +122,12 @@ static int claims_and_execs(void *arg)
     return 1;
 }
 
-static void note_death(void *arg, struct mu_ctx *by, uint32_t slot, uint64_t word, uint64_t task)
+static void note_death(void *arg, struct mu_ctx *by, const struct mu_death *death)
 {
     (void)by;
-    (void)slot;
-    assert_int_equal(MU_SLOT_STATE(word), MU_SLOT_DEAD);
-    assert_int_equal(task, 5);
+    assert_int_equal(MU_SLOT_STATE(death->slot_word), MU_SLOT_DEAD);
+    assert_int_equal(death->task_word, 5);
+    assert_false(death->is_known);
     ++*(int *)arg;
 }
 

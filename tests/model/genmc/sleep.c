@@ -162,9 +162,9 @@ static void *writer(void *arg)
     return NULL;
 }
 
-static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot_word, uint64_t task_word)
+static void on_death(void *arg, struct mu_ctx *ctx, const struct mu_death *death)
 {
-    (void)arg, (void)ctx, (void)slot, (void)slot_word, (void)task_word;
+    (void)arg, (void)ctx, (void)death;
     atomic_store_explicit(&in_error, 1, memory_order_relaxed);
 }
 

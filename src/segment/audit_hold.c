@@ -1,0 +1,93 @@
+/*
+ * segment/audit_hold.c: are the objects' counts those of the records that hold them? Objects whose count somebody is
+ * changing are left out, and so is everything that a record claims: those are between two states.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "segment/audit.h"
+#include "segment/hold.h"
+#include "segment/slot.h"
+
+#define IN_MOTION UINT32_MAX
+
+static void record_count(struct mu_auditor *a, uint32_t *counts, uint32_t high, uint32_t slot, const mu_a64 *record,
+                         uint64_t ref)
+{
+    struct mu_object o;
+    uint32_t index = MU_OBJECT_INDEX(ref);
+
+    if (MU_OBJECT_HOST(ref) != a->seg->host || index >= high)
+        mu_audit_complain(a, "the ledger of slot %u holds 0x%" PRIx64 ", which can be no object", slot, ref);
+    else if (counts[index] != IN_MOTION && mu_object_look(a->seg, ref, a->body, &o) && mu_recheck(record) == ref)
+        mu_audit_complain(a, "the ledger of slot %u holds object 0x%" PRIx64 ", which is gone", slot, ref);
+    else if (counts[index] != IN_MOTION)
+        counts[index]++;
+}
+
+static void ledger_count(struct mu_auditor *a, uint32_t *counts, uint32_t high, uint32_t slot)
+{
+    const struct mu_slot *s = &a->seg->slots[slot];
+    uint64_t word = mu_load_acquire(&s->word); /* acquire: pairs with the claim */
+    struct mu_ledger_walk walk;
+    mu_a64 *records;
+    uint32_t n;
+
+    if (MU_SLOT_STATE(word) == MU_SLOT_FREE)
+        return;
+    mu_ledger_walk(&walk, a->seg, slot, MU_SLOT_INCARNATION(word));
+    while ((records = mu_ledger_next(&walk, &n)) != NULL)
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t ref = mu_load_acquire(&records[i]); /* acquire: pairs with the stores of the record */
+
+            if (MU_OBJECT_GENERATION(ref))
+                record_count(a, counts, high, slot, &records[i], ref);
+        }
+}
+
+/* Objects whose count somebody is changing. */
+static void find_moving(const struct muster_segment *seg, uint32_t *counts, uint32_t high)
+{
+    uint32_t slots = mu_slot_high(seg);
+
+    for (uint32_t i = 0; i < slots; i++) {
+        uint64_t op = mu_load_acquire(&seg->slots[i].op); /* acquire: pairs with op_begin() */
+        uint32_t index = MU_OBJECT_INDEX(mu_load_relaxed(&seg->slots[i].op_object)); /* relaxed: a look */
+
+        if (MU_HOLD_KIND(op) != MU_HOLD_NONE && index < high &&
+            MU_SLOT_STATE(mu_load_acquire(&seg->slots[i].word)) != MU_SLOT_FREE) /* acquire: pairs with the claim */
+            counts[index] = IN_MOTION;
+    }
+}
+
+bool mu_audit_holds(struct mu_auditor *a)
+{
+    struct muster_segment *seg = a->seg;
+    uint32_t high = mu_objects_high(seg), slots = mu_slot_high(seg);
+    uint64_t *words = high ? calloc(high, sizeof *words + sizeof(uint32_t)) : NULL;
+    uint32_t *counts;
+
+    if (!high)
+        return true;
+    if (!words)
+        return false;
+    counts = (uint32_t *)(words + high);
+    /* An operation that began and ended between these looks has changed the object's word. */
+    for (uint32_t i = 0; i < high; i++)
+        words[i] = mu_load_acquire(&seg->objects[i]); /* acquire: pairs with the commit's CAS */
+    find_moving(seg, counts, high);
+    for (uint32_t i = 0; i < slots; i++)
+        ledger_count(a, counts, high, i);
+    find_moving(seg, counts, high);
+    for (uint32_t i = 0; i < high; i++) {
+        struct mu_object o;
+
+        if (counts[i] == IN_MOTION || mu_object_at(seg, i, a->body, &o) || !mu_word_same(o.word, words[i]))
+            continue;
+        if (o.count != counts[i])
+            mu_audit_complain(a, "object 0x%" PRIx64 " counts %u references, and %u records hold it", o.ref, o.count,
+                              counts[i]);
+    }
+    free(words);
+    return true;
+}

@@ -1,0 +1,104 @@
+/*
+ * segment/hold_look.c: reading objects of the tasks: what a root says, and the sentences of those that are not there.
+ */
+#include "segment/hold.h"
+
+mu_a64 *mu_object_word(const struct muster_segment *seg, uint64_t ref)
+{
+    uint32_t index = MU_OBJECT_INDEX(ref);
+
+    return MU_OBJECT_GENERATION(ref) && MU_OBJECT_HOST(ref) == seg->host && index < mu_objects_high(seg)
+               ? &seg->objects[index]
+               : NULL;
+}
+
+static enum muster_status object_foreign(uint64_t ref)
+{
+    return mu_fail(MUSTER_INVALID_ARGUMENT, "0x%016llx is no reference to an object of this job",
+                   (unsigned long long)ref);
+}
+
+static enum muster_status object_gone(uint64_t ref)
+{
+    return mu_fail(MUSTER_NOT_FOUND, "object 0x%016llx is gone: nobody held it any more", (unsigned long long)ref);
+}
+
+/* Whether the object's bytes and metadata lie within the block that is said to have them. */
+static bool object_fits(const struct muster_segment *seg, const struct mu_object *o)
+{
+    uint32_t limit;
+
+    if (!o->data)
+        return !o->bytes && !o->meta;
+    if (!mu_heap_block(seg, MU_REF_INDEX(o->data), &limit) || o->bytes > limit || o->meta > limit)
+        return false;
+    return MU_BLOCK_HEADER + MU_OBJECT_PAD + (o->bytes + 7) / 8 * 8 + o->meta <= limit;
+}
+
+bool mu_object_parse(const struct muster_segment *seg, const struct mu_root *root, struct mu_object *o)
+{
+    const struct mu_object_root *r = (const struct mu_object_root *)mu_root_data(root);
+
+    if (root->type != MU_TYPE_OBJECT || root->refs != 1 || root->bytes < sizeof *r)
+        return false;
+    *o = (struct mu_object){.word = root->word,
+                            .ref = r->ref,
+                            .data = root->body[0],
+                            .bytes = r->bytes,
+                            .maker = r->maker,
+                            .state = MU_OBJECT_IS(r->state),
+                            .count = MU_OBJECT_COUNT(r->state),
+                            .meta = MU_OBJECT_META(r->about),
+                            .task = MU_OBJECT_TASK(r->about),
+                            .code = MU_OBJECT_CODE(r->about),
+                            .num_marks = MU_OBJECT_MARKS(r->state),
+                            .marks = r->marks};
+    return root->bytes == sizeof *r + o->num_marks * 8ull && o->state >= MU_OBJECT_WRITING &&
+           o->state <= MU_OBJECT_ERROR && object_fits(seg, o);
+}
+
+static enum muster_status object_corrupt(const struct muster_segment *seg, uint64_t ref)
+{
+    return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt at object 0x%016llx", seg->job,
+                   (unsigned long long)ref);
+}
+
+enum muster_status mu_object_say(const struct muster_segment *seg, uint64_t ref, enum muster_status status)
+{
+    if (status == MUSTER_INVALID_ARGUMENT)
+        return object_foreign(ref);
+    return status == MUSTER_NOT_FOUND ? object_gone(ref) : object_corrupt(seg, ref);
+}
+
+enum muster_status mu_object_at(const struct muster_segment *seg, uint32_t index, uint64_t *body,
+                                struct mu_object *ret_object)
+{
+    uint64_t ref = MU_OBJECT_REF(seg->host, index, 0);
+    struct mu_root root;
+    enum mu_read rc = mu_object_read(seg, &seg->objects[index], body, &root);
+
+    if (rc == MU_READ_EMPTY)
+        return MUSTER_NOT_FOUND;
+    if (rc == MU_READ_CORRUPT || !mu_object_parse(seg, &root, ret_object) || MU_OBJECT_INDEX(ret_object->ref) != index)
+        return object_corrupt(seg, ref);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_object_peek(const struct muster_segment *seg, uint64_t ref, uint64_t *body,
+                                  struct mu_object *ret_object)
+{
+    enum muster_status status;
+
+    if (!mu_object_word(seg, ref))
+        return object_foreign(ref);
+    status = mu_object_at(seg, MU_OBJECT_INDEX(ref), body, ret_object);
+    return !status && ret_object->ref != ref ? MUSTER_NOT_FOUND : status;
+}
+
+enum muster_status mu_object_look(const struct muster_segment *seg, uint64_t ref, uint64_t *body,
+                                  struct mu_object *ret_object)
+{
+    enum muster_status status = mu_object_peek(seg, ref, body, ret_object);
+
+    return status == MUSTER_NOT_FOUND ? object_gone(ref) : status;
+}
