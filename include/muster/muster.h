@@ -18,6 +18,7 @@
 #include <muster/barrier.h>
 #include <muster/group.h>
 #include <muster/event.h>
+#include <muster/object.h>
 #include <muster/nccl.h>
 #include <muster/stats.h>
 #include <muster/topology.h>

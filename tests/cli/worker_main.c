@@ -8,6 +8,7 @@
  *                          for the key "never"), "error" (waits for an error of any task)
  *   worker stay HOW        all tasks come so far, then do that
  *   worker damage          spoil the table of barriers, then wait in a system call
+ *   worker objects         hold a sealed object of 20 bytes and 4 of metadata, one that is not sealed, and an error
  *   worker pass N          meet N times in the barrier "epoch", then leave and exit
  * Whoever learns of an error says so and exits with 7.
  */
@@ -80,6 +81,17 @@ static void damage(void)
         mu_store_release(&table.buckets[i], UINT64_MAX); /* release: for those who acquire it; there is no payload */
 }
 
+static void hold_objects(void)
+{
+    struct muster_object_room room;
+    muster_object object;
+
+    must(muster_object_put(m, "twenty bytes and not", 20, "meta", 4, &object));
+    must(muster_object_create(m, 1000, 0, &object, &room));
+    must(muster_object_create(m, 10, 0, &object, &room));
+    must(muster_object_fail(m, object, MUSTER_ABORTED, "no such line"));
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -109,6 +121,10 @@ int main(int argc, char **argv)
     }
     if (strcmp(what, "damage") == 0) {
         damage();
+        stay_away("sleep");
+    }
+    if (strcmp(what, "objects") == 0) {
+        hold_objects();
         stay_away("sleep");
     }
     if (strcmp(what, "pass") == 0 && argc == 3)

@@ -83,6 +83,16 @@ const struct op ops[] = {
     {"event first", EVENT, NULL, event_send, NULL, NULL, 0, 1, 0},
     {"event overwriting", EVENT, event_setup_full, event_send, NULL, NULL, 0, 1, 0},
     {"event read", EVENT, event_setup_full, event_read, NULL, NULL, 0, 0, 0},
+    {"object put", OBJECT, object_setup, object_put, object_after, NULL, 0, 0, 0},
+    {"object create", OBJECT, object_setup, object_create, object_after, NULL, 3000, 0, 0},
+    {"object seal", OBJECT, object_setup, object_seal, object_after, NULL, 0, 1, 0},
+    {"object fail", OBJECT, object_setup, object_fail, object_after, NULL, 0, 1, 0},
+    {"object retain", OBJECT, object_setup, object_retain, object_after, NULL, 0, 0, 0},
+    {"object drop, shared", OBJECT, object_setup, object_drop_shared, object_after, NULL, 0, 0, 0},
+    {"object drop, the last", OBJECT, object_setup, object_drop_own, object_after, NULL, 0, 0, 0},
+    {"object drop, unsealed", OBJECT, object_setup, object_drop_open, object_after, NULL, 0, 0, 0},
+    {"object drop, unsealed last", OBJECT, object_setup, object_drop_lone, object_after, NULL, 0, 0, 0},
+    {"object get", OBJECT, object_setup, object_get, object_after, NULL, 0, 0, 0},
     {"exchange first", TOPOLOGY, NULL, topology_exchange, topology_after, NULL, 0, 1, OP_SEVERAL},
     {"exchange last", TOPOLOGY, topology_setup_others, topology_exchange, topology_after, NULL, 0, 2, OP_SEVERAL},
 };
@@ -436,6 +446,9 @@ const struct interference interferences[] = {
     {"send", ONLY(EVENT), in_send, 0, false},
     {"send many", ONLY(EVENT), in_send_many, OP_SEVERAL, false},
     {"exchange", ONLY(TOPOLOGY), topology_interfere, 0, false},
+    {"object retain", ONLY(OBJECT), object_in_retain, 0, false},
+    {"object drop", ONLY(OBJECT), object_in_drop, 0, false},
+    {"object put", ONLY(OBJECT), object_in_put, 0, false},
 };
 const unsigned num_interferences = sizeof interferences / sizeof interferences[0];
 

@@ -80,4 +80,23 @@ void topology_exchange(const struct op *op);
 void topology_interfere(const struct op *op);
 void topology_after(const struct op *op);
 
+/* objects */
+void object_setup(const struct op *op);
+void object_put(const struct op *op);
+void object_create(const struct op *op);
+void object_seal(const struct op *op);
+void object_fail(const struct op *op);
+void object_retain(const struct op *op);
+void object_drop_shared(const struct op *op);
+void object_drop_own(const struct op *op);
+void object_drop_open(const struct op *op);
+void object_drop_lone(const struct op *op);
+void object_get(const struct op *op);
+void object_after(const struct op *op);
+void object_in_retain(const struct op *op);
+void object_in_drop(const struct op *op);
+void object_in_put(const struct op *op);
+/* Put, get and drop by `who`; got by `to`, where that is a task. */
+void crash_object_second(int who, int to);
+
 #endif

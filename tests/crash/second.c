@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops.h"
+#include "ops_kv.h"
 
 static uint8_t bytes[BIG], back[BIG];
 
@@ -140,6 +140,7 @@ void crash_second(const struct op *op, int who, int other)
     slots();
     meet(m, who);
     events(m, world.m[other]);
+    crash_object_second(who, other);
     tasks(m);
     sound(muster_error_report(m, who, MUSTER_ABORTED, "the second operation"), "reporting an error");
     crash_audit("after a second operation of every kind");

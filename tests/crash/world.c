@@ -98,7 +98,7 @@ static void join(int who)
     if (task && mu_task_register(world.ctx[who], &r))
         die("register");
     if (task)
-        m->pulse = world.ctx[who]->own;
+        m->pulse = world.ctx[who]->own, m->pulse_incarnation = world.ctx[who]->incarnation;
     mu_exit(world.ctx[who]);
 }
 
@@ -164,6 +164,7 @@ void crash_build(void)
     world.seg.fd = world.fd;
     world.seg.writable = true;
     world.seg.users = 1000;
+    world.seg.views = world.base; /* what forks map there privately is what they are to see */
     if (mu_format_bind(&world.seg, &h, "world"))
         die("bind");
     mu_wait_recheck = recheck;
@@ -184,10 +185,13 @@ size_t crash_used(const uint8_t *base)
 {
     const mu_a32 *chunks = (const mu_a32 *)(base + ((uint8_t *)world.seg.chunks - world.base));
     size_t heap = (size_t)(world.seg.heap - world.base), used = heap;
+    uint32_t high = mu_load32_relaxed(&((const struct mu_header *)base)->objects_high); /* relaxed, as below */
 
     for (uint32_t c = 0; c < world.seg.num_chunks; c++)
         if (mu_load32_relaxed(&chunks[c])) /* relaxed: nobody runs */
             used = heap + (c + 1) * (size_t)MU_CHUNK;
+    if (high) /* their words lie behind the heap */
+        used = (size_t)((uint8_t *)world.seg.objects - world.base) + high * 8;
     return used;
 }
 
@@ -296,8 +300,9 @@ void crash_audit(const char *when)
 
     if (muster_segment_check(&world.seg, report, (void *)(uintptr_t)when, &sum))
         crash_bad("audit %s: %s", when, muster_last_error());
-    if (sum.blocks_owned)
-        crash_bad("%s: %llu blocks are owned by somebody", when, (unsigned long long)sum.blocks_owned);
+    if (sum.blocks_owned != crash_ledger_blocks())
+        crash_bad("%s: %llu blocks are owned by somebody, and the ledgers have %u", when,
+                  (unsigned long long)sum.blocks_owned, crash_ledger_blocks());
 }
 
 void crash_idle(const char *when)
@@ -308,6 +313,8 @@ void crash_idle(const char *when)
 
         if (MU_SLOT_STATE(w) == MU_SLOT_DEAD || mu_slot_is_dead(&world.seg, i, w))
             crash_bad("%s: slot %u is still dead, not free", when, i);
+        if (MU_SLOT_STATE(w) == MU_SLOT_LIVE && MU_HOLD_KIND(mu_load_relaxed(&s->op)) != MU_HOLD_NONE)
+            crash_bad("%s: slot %u of a living holder is counting a reference", when, i);
         if (MU_SLOT_STATE(w) == MU_SLOT_LIVE && (mu_load_relaxed(&s->act) || mu_load_relaxed(&s->pin)))
             crash_bad("%s: slot %u of a living holder has an intent or a pin", when, i);
         if (MU_SLOT_STATE(w) == MU_SLOT_LIVE && mu_load_relaxed(&s->wait_since))
@@ -414,6 +421,8 @@ void crash_observe(struct muster *m, bool with_outcomes)
                   list->entries[i].value_len,
                   (unsigned long long)hash(list->entries[i].value, list->entries[i].value_len));
     muster_kv_list_free(list);
+    crash_see_objects(m, board->seen + end, sizeof board->seen - end);
+    end += strlen(board->seen + end);
     see_events(m);
     see_tasks(m);
     if (muster_barrier_list(m, see_barrier, NULL))

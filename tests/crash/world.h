@@ -91,6 +91,10 @@ void crash_idle(const char *when);
 /* Write everything that users can see into board->seen. */
 void crash_observe(struct muster *m, bool with_outcomes);
 
+/* All objects in a line; and how many blocks the living hold ledgers in. */
+void crash_see_objects(struct muster *m, char *text, size_t size);
+uint32_t crash_ledger_blocks(void);
+
 /* Background keys, which no operation touches. */
 void crash_background(struct muster *m);
 

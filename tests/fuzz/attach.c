@@ -56,16 +56,25 @@ static struct muster *enter(int fd, int32_t task, uint32_t flags)
 static int dies(void *arg)
 {
     struct muster *m = enter(*(int *)arg, 1, 0);
+    muster_object of_the_dead[2];
+    struct muster_object_room room;
 
-    if (m)
+    if (m) {
         muster_kv_set(m, "/task/1", MUSTER_NTS, "here", 4, NULL);
+        muster_object_put(m, "sealed", 6, "meta", 4, &of_the_dead[0]);
+        muster_object_create(m, 40, 0, &of_the_dead[1], &room);
+    }
     return m == NULL;
 }
+
+static muster_object objects[8]; /* of the image */
 
 static void fill(struct muster *m)
 {
     static char value[200000];
     const int32_t both[2] = {0, 3};
+    struct muster_object_room room;
+    muster_object open;
     char key[64];
 
     memset(value, 'v', sizeof value);
@@ -79,6 +88,9 @@ static void fill(struct muster *m)
     must(muster_kv_set(m, "/number", MUSTER_NTS, "41", 2, NULL), "set");
     for (int i = 0; i < 13; i++)
         must(muster_event_send(m, (uint32_t)i, value, (size_t)i * 40, NULL), "event");
+    for (size_t i = 0; i < 8; i++)
+        must(muster_object_put(m, value, i * 10, value, i, &objects[i]), "put");
+    must(muster_object_create(m, 60, 0, &open, &room), "create");
     muster_barrier_wait(m, "half", MUSTER_BARRIER_NEXT, both, 2, 600000000000u, 1);
     muster_error_report(m, 2, MUSTER_INTERNAL, "reported by the test");
 }
@@ -167,7 +179,7 @@ static uint64_t place(struct program *p)
     const struct mu_header *h = &image_header;
     uint64_t which = take(p, 1), n = take(p, 2), at;
 
-    switch (which % 11) {
+    switch (which % 12) {
     case 0: at = n % 1024; break;
     case 1: at = 1024 + n % 1024; break;
     case 2: at = h->slots_offset + n % (h->num_slots * sizeof(struct mu_slot)); break;
@@ -180,6 +192,7 @@ static uint64_t place(struct program *p)
         at = h->trace_offset + n % 4 * mu_trace_ring_bytes(h->trace_events, h->trace_names);
         at += n & 0x100 ? n / 512 % 2 * 8 : sizeof(struct mu_ring) + n / 512 * 32 % 4096 + n / 4 % 4 * 8;
         break;
+    case 9: at = h->objects_offset + n % MU_OBJECTS_RANGE * 8; break;
     default:
         at = h->heap_offset + (uint64_t)used[n % used_count] * MU_GRANULE;
         at += which & 0x80 ? take(p, 2) * 8 : take(p, 1) % 16 * 8;
@@ -304,6 +317,47 @@ static void read_others(struct muster *m)
     muster_event_read(m, &position, 1, &event, payload, 10, &lost);
 }
 
+struct found {
+    muster_object objects[64];
+    size_t count;
+};
+
+static int note_object(void *arg, const struct muster_object_info *info)
+{
+    struct found *f = arg;
+
+    f->objects[f->count++] = info->object;
+    return f->count == 64;
+}
+
+static void hold_all(struct muster *m)
+{
+    struct muster_object_view views[8];
+    struct found found = {.count = 0};
+    unsigned char ready[8];
+    muster_object fresh;
+    size_t n;
+
+    muster_object_list(m, note_object, &found);
+    for (n = 0; n < found.count; n++)
+        muster_object_retain(m, &found.objects[n], 1, NULL);
+    muster_object_wait(m, objects, 8, 8, 1, ready, &n);
+    for (int i = 0; i < 8; i++)
+        if (!muster_object_get(m, &objects[i], 1, 1, &views[i], NULL)) {
+            uint64_t sum = 0;
+
+            for (n = 0; n < views[i].len; n++)
+                sum += ((const unsigned char *)views[i].data)[n];
+            for (n = 0; n < views[i].meta_len; n++)
+                sum += ((const unsigned char *)views[i].meta)[n];
+            if (sum != 1) /* it is read, whatever it says */
+                muster_object_unview(m, &views[i], 1);
+        }
+    if (!muster_object_put(m, "fresh", 5, NULL, 0, &fresh))
+        muster_object_drop(m, &fresh, 1);
+    muster_object_drop(m, objects, 8);
+}
+
 static void write_all(struct muster *m)
 {
     static char big[150000];
@@ -313,6 +367,7 @@ static void write_all(struct muster *m)
     int64_t sum;
     size_t n;
 
+    hold_all(m);
     muster_kv_set(m, "/dir/1/key", MUSTER_NTS, "1", 1, &version);
     muster_kv_set(m, "/dir/1/key", MUSTER_NTS, big, 1, &version);
     muster_kv_set(m, "/outside", MUSTER_NTS, big, 5000, NULL);

@@ -1,0 +1,87 @@
+/*
+ * object/info.c: looks at objects, for people and tools: nothing is held, so what is said may be over by then. Works
+ * without a slot, and when every process of the job is stopped or dead.
+ */
+#include <stdlib.h>
+
+#include "object/private.h"
+#include "segment/slot.h"
+
+static void info_fill(const struct mu_object *o, struct muster_object_info *ret_info)
+{
+    *ret_info = (struct muster_object_info){
+        .object = o->ref,
+        .task = (int32_t)o->task - 1,
+        .sealed = o->state != MU_OBJECT_WRITING,
+        .code = o->state == MU_OBJECT_ERROR ? (enum muster_status)o->code : MUSTER_OK,
+        .len = o->bytes,
+        .meta_len = o->meta,
+        .holders = o->count,
+    };
+}
+
+static uint64_t *look_buffer(void)
+{
+    uint64_t *body = malloc(MU_CHUNK);
+
+    if (!body)
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to look at objects");
+    return body;
+}
+
+enum muster_status muster_object_info(struct muster *muster, muster_object object, struct muster_object_info *ret_info)
+{
+    enum muster_status status = mu_enter_read(muster);
+    struct mu_object o;
+    uint64_t *body;
+
+    if (status)
+        return status;
+    body = look_buffer();
+    status = body ? mu_object_look(muster->seg, object, body, &o) : MUSTER_RESOURCE_EXHAUSTED;
+    if (!status)
+        info_fill(&o, ret_info);
+    free(body);
+    mu_exit_read();
+    return status;
+}
+
+static enum muster_status object_list(struct muster_segment *seg, uint64_t *body,
+                                      int (*visit)(void *arg, const struct muster_object_info *info), void *arg)
+{
+    uint32_t high = mu_objects_high(seg);
+
+    for (uint32_t i = 0; i < high; i++) {
+        uint64_t w = mu_load_acquire(&seg->objects[i]); /* acquire: pairs with the commit's CAS */
+        struct muster_object_info info;
+        enum muster_status status;
+        struct mu_object o;
+
+        if (!MU_WORD_INDEX(w))
+            continue;
+        status = mu_object_at(seg, i, body, &o);
+        if (status == MUSTER_NOT_FOUND)
+            continue;
+        if (status)
+            return status;
+        info_fill(&o, &info);
+        if (visit(arg, &info))
+            break;
+    }
+    return MUSTER_OK;
+}
+
+enum muster_status muster_object_list(struct muster *muster,
+                                      int (*visit)(void *arg, const struct muster_object_info *info), void *arg)
+{
+    enum muster_status status = mu_enter_read(muster);
+    uint64_t *body;
+
+    if (status)
+        return status;
+    body = look_buffer();
+    status = body ? object_list(muster->seg, body, visit, arg) : MUSTER_RESOURCE_EXHAUSTED;
+    free(body);
+    mu_exit_read();
+    return status;
+}

@@ -1,0 +1,401 @@
+/*
+ * object/object.c: creating, sealing, holding and dropping objects. The mechanism is segment/hold.c's: each call here
+ * is one commit of the object's word, and what the process counts for itself lies in its ledger (segment/ledger.h).
+ */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "object/private.h"
+
+enum { TEXT_MAX = 800 /* what fits a sentence, behind the name of the task */ };
+
+/* A read-only mapping of the whole segment, made at the first call; NULL: the kernel has none to give. */
+static const uint8_t *segment_views(struct muster_segment *seg)
+{
+    uint8_t *views = atomic_load_explicit(&seg->views, memory_order_acquire), *none = NULL; /* process-local */
+
+    if (views || seg->fd < 0) /* in the harnesses there is nothing to map a second time */
+        return views ? views : seg->base;
+    views = mmap(NULL, seg->size, PROT_READ, MAP_SHARED, seg->fd, 0);
+    if (views == MAP_FAILED)
+        return NULL;
+    madvise(views, seg->size, MADV_DONTFORK);
+    /* acq_rel, process-local: of two threads one's mapping stays */
+    if (atomic_compare_exchange_strong_explicit(&seg->views, &none, views, memory_order_acq_rel, memory_order_acquire))
+        return views;
+    munmap(views, seg->size);
+    return none;
+}
+
+/* What a sealed object shows, kept so that the next get need not look. */
+static enum muster_status held_show(struct muster_segment *seg, struct mu_holding *h, const struct mu_object *o)
+{
+    const uint8_t *views = segment_views(seg);
+
+    if (!views)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no address space for views of the objects of job %s", seg->job);
+    h->num_bytes = o->bytes;
+    h->num_meta = o->meta;
+    h->code = o->code;
+    h->state = o->state;
+    h->bytes = o->data ? views + mu_offset_of(seg, mu_object_bytes(seg, o->data)) : views;
+    return MUSTER_OK;
+}
+
+enum muster_status mu_holding_look(struct mu_ctx *ctx, struct mu_holding *h, struct mu_object *ret_object)
+{
+    enum muster_status status = mu_object_look(ctx->seg, h->ref, ctx->scratch, ret_object);
+
+    return status || ret_object->state == MU_OBJECT_WRITING ? status : held_show(ctx->seg, h, ret_object);
+}
+
+enum muster_status mu_holding_find(struct mu_ledger *ledger, struct mu_ctx *ctx, uint64_t ref,
+                                   struct mu_holding **ret_held)
+{
+    enum muster_status status;
+    mu_a64 *record = NULL;
+
+    *ret_held = mu_ledger_find(ledger, ref);
+    if (*ret_held)
+        return MUSTER_OK;
+    status = mu_ledger_record(ledger, ctx, &record);
+    if (status)
+        return status;
+    status = mu_hold_take(ctx, record, ref);
+    if (status)
+        mu_ledger_put_record(ledger, record);
+    else
+        *ret_held = mu_ledger_add(ledger, ref, record);
+    return status;
+}
+
+/* False: in a segment so full that not even the reserve is left; it is tried again by a later call, or at the end. */
+static bool held_drop(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_holding *h, bool patient)
+{
+    enum muster_status status =
+        mu_hold_drop(ctx, h->record, h->ref, h->made && !h->bytes ? mu_ledger_maker(ledger) : 0, patient);
+
+    if (status == MUSTER_RESOURCE_EXHAUSTED || status == MUSTER_UNAVAILABLE) {
+        mu_ledger_linger(ledger);
+        return false;
+    }
+    mu_ledger_remove(ledger, h);
+    return true;
+}
+
+void mu_holding_let_go(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_holding *h)
+{
+    char kept[MU_SENTENCE_MAX];
+
+    if (h->refs || h->views)
+        return;
+    mu_error_keep(kept);
+    /* it may make room for one that could not be dropped before */
+    if (held_drop(ledger, ctx, h, true) && (h = mu_ledger_lingerer(ledger)) != NULL)
+        held_drop(ledger, ctx, h, false);
+    mu_error_restore(kept);
+}
+
+/* A new object in the ledger, held once. */
+static enum muster_status object_new(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_object *o,
+                                     struct mu_holding **ret_held)
+{
+    enum muster_status status;
+    mu_a64 *record = NULL;
+
+    status = mu_ledger_record(ledger, ctx, &record);
+    if (status) {
+        if (o->data)
+            mu_heap_discard(ctx, o->data);
+        return status;
+    }
+    o->maker = mu_ledger_maker(ledger);
+    status = mu_hold_create(ctx, record, o);
+    if (status) {
+        mu_ledger_put_record(ledger, record);
+        return status;
+    }
+    *ret_held = mu_ledger_add(ledger, o->ref, record);
+    (*ret_held)->refs = 1;
+    (*ret_held)->made = true;
+    return MUSTER_OK;
+}
+
+static enum muster_status room_for(struct muster *m, struct mu_ctx *ctx, size_t len, size_t meta_len,
+                                   struct mu_object *ret_object)
+{
+    enum muster_status status = MUSTER_OK;
+
+    if (len > MUSTER_OBJECT_MAX || meta_len > MUSTER_OBJECT_MAX)
+        return mu_fail(MUSTER_OUT_OF_RANGE, "an object of %zu bytes and %zu of metadata; %u together are the most", len,
+                       meta_len, MUSTER_OBJECT_MAX);
+    *ret_object = (struct mu_object){.bytes = len, .meta = (uint32_t)meta_len, .task = (uint32_t)m->task_id + 1};
+    if (len || meta_len)
+        status = mu_object_block(ctx, len, (uint32_t)meta_len, &ret_object->data);
+    return status;
+}
+
+static uint8_t *meta_of(uint8_t *bytes, const struct mu_object *o)
+{
+    return bytes + (o->bytes + 7) / 8 * 8;
+}
+
+static enum muster_status object_create(struct muster *m, struct mu_ctx *ctx, size_t len, size_t meta_len,
+                                        muster_object *ret_object, struct muster_object_room *ret_room)
+{
+    struct mu_object o;
+    struct mu_ledger *ledger;
+    struct mu_holding *h;
+    enum muster_status status = mu_ledger_lock(m, &ledger);
+
+    if (status)
+        return status;
+    status = room_for(m, ctx, len, meta_len, &o);
+    o.state = MU_OBJECT_WRITING;
+    if (!status)
+        status = object_new(ledger, ctx, &o, &h);
+    mu_ledger_unlock(ledger);
+    if (status)
+        return status;
+    *ret_object = o.ref;
+    *ret_room = (struct muster_object_room){NULL, len, NULL, meta_len};
+    if (len)
+        ret_room->data = mu_object_bytes(m->seg, o.data);
+    if (meta_len)
+        ret_room->meta = meta_of(mu_object_bytes(m->seg, o.data), &o);
+    return MUSTER_OK;
+}
+
+enum muster_status muster_object_create(struct muster *muster, size_t len, size_t meta_len, muster_object *ret_object,
+                                        struct muster_object_room *ret_room)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+
+    if (status)
+        return status;
+    status = object_create(muster, ctx, len, meta_len, ret_object, ret_room);
+    mu_exit(ctx);
+    return status;
+}
+
+/*
+ * Into a block that nobody else has yet: the commit publishes its bytes. By words, for a reader of what the block was
+ * before may still copy it, and throw the copy away. `to` begins at a multiple of 8.
+ */
+static void bytes_in(uint8_t *to, const void *from, size_t len)
+{
+    const uint8_t *bytes = from;
+
+    for (size_t i = 0; i < len; i += 8) {
+        uint64_t word = 0;
+
+        memcpy(&word, bytes + i, len - i < 8 ? len - i : 8);
+        mu_store_relaxed((mu_a64 *)(to + i), word); /* relaxed: the commit's CAS publishes it */
+    }
+}
+
+static enum muster_status object_put(struct muster *m, struct mu_ctx *ctx, const void *data, size_t len,
+                                     const void *meta, size_t meta_len, muster_object *ret_object)
+{
+    struct mu_object o;
+    struct mu_ledger *ledger;
+    struct mu_holding *h;
+    enum muster_status status = room_for(m, ctx, len, meta_len, &o);
+
+    if (status)
+        return status;
+    if (o.data) {
+        bytes_in(mu_object_bytes(m->seg, o.data), data, len);
+        bytes_in(meta_of(mu_object_bytes(m->seg, o.data), &o), meta, meta_len);
+    }
+    o.state = MU_OBJECT_SEALED;
+    status = mu_ledger_lock(m, &ledger);
+    if (status) {
+        if (o.data)
+            mu_heap_discard(ctx, o.data);
+        return status;
+    }
+    status = object_new(ledger, ctx, &o, &h);
+    if (!status)
+        held_show(m->seg, h, &o); /* refused: the next get asks again */
+    mu_ledger_unlock(ledger);
+    *ret_object = status ? 0 : o.ref;
+    return status;
+}
+
+enum muster_status muster_object_put(struct muster *muster, const void *data, size_t len, const void *meta,
+                                     size_t meta_len, muster_object *ret_object)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+
+    if (status)
+        return status;
+    status = object_put(muster, ctx, data, len, meta, meta_len, ret_object);
+    mu_exit(ctx);
+    return status;
+}
+
+/* ---- the end of writing ---- */
+
+struct object_ending {
+    uint64_t maker;
+    uint32_t state, code;
+    uint64_t data; /* of an error: its text */
+    uint64_t bytes;
+};
+
+static enum muster_status object_end(struct mu_object *o, void *arg)
+{
+    const struct object_ending *e = arg;
+
+    if (o->state != MU_OBJECT_WRITING)
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "object 0x%016llx is sealed already", (unsigned long long)o->ref);
+    if (o->maker != e->maker)
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "object 0x%016llx is task %u's to seal", (unsigned long long)o->ref,
+                       o->task - 1);
+    o->state = e->state;
+    if (e->state == MU_OBJECT_SEALED)
+        return MUSTER_OK;
+    o->code = e->code;
+    o->data = e->data;
+    o->bytes = e->bytes;
+    o->meta = 0;
+    return MUSTER_OK;
+}
+
+static enum muster_status end_writing(struct muster *m, struct mu_ctx *ctx, uint64_t ref, struct object_ending *e)
+{
+    struct mu_ledger *ledger;
+    enum muster_status status = mu_ledger_lock(m, &ledger);
+
+    if (!status) {
+        e->maker = mu_ledger_maker(ledger);
+        if (!mu_ledger_find(ledger, ref))
+            status = mu_fail(MUSTER_FAILED_PRECONDITION, "this process does not hold object 0x%016llx",
+                             (unsigned long long)ref);
+        mu_ledger_unlock(ledger);
+    }
+    if (status) {
+        if (e->data)
+            mu_heap_discard(ctx, e->data);
+        return status;
+    }
+    return mu_object_change(ctx, ref, e->data, object_end, e, true);
+}
+
+enum muster_status muster_object_seal(struct muster *muster, muster_object object)
+{
+    struct object_ending e = {.state = MU_OBJECT_SEALED};
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+
+    if (status)
+        return status;
+    status = end_writing(muster, ctx, object, &e);
+    mu_exit(ctx);
+    return status;
+}
+
+enum muster_status muster_object_fail(struct muster *muster, muster_object object, enum muster_status code,
+                                      const char *text)
+{
+    struct object_ending e = {.state = MU_OBJECT_ERROR, .code = (uint32_t)code};
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+
+    if (status)
+        return status;
+    if (!text || !*text)
+        text = muster_status_name(code);
+    e.bytes = strnlen(text, TEXT_MAX);
+    if (code <= MUSTER_OK || code > MUSTER_DATA_LOSS)
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "%d is no error: seal the object instead", (int)code);
+    if (!status)
+        status = mu_object_block(ctx, e.bytes, 0, &e.data);
+    if (!status) {
+        bytes_in(mu_object_bytes(muster->seg, e.data), text, e.bytes);
+        status = end_writing(muster, ctx, object, &e);
+    }
+    mu_exit(ctx);
+    return status;
+}
+
+/* ---- references ---- */
+
+static enum muster_status object_retain(struct muster *m, struct mu_ctx *ctx, const muster_object *objects,
+                                        size_t count, size_t *ret_at)
+{
+    struct mu_ledger *ledger;
+    enum muster_status status = mu_ledger_lock(m, &ledger);
+    struct mu_holding *h;
+    size_t i;
+
+    if (status)
+        return status;
+    for (i = 0; i < count; i++) {
+        status = mu_holding_find(ledger, ctx, objects[i], &h);
+        if (status)
+            break;
+        h->refs++;
+    }
+    if (status) {
+        if (ret_at)
+            *ret_at = i;
+        while (i-- > 0) {
+            h = mu_ledger_find(ledger, objects[i]);
+            h->refs--;
+            mu_holding_let_go(ledger, ctx, h);
+        }
+    }
+    mu_ledger_unlock(ledger);
+    return status;
+}
+
+enum muster_status muster_object_retain(struct muster *muster, const muster_object *objects, size_t count,
+                                        size_t *ret_at)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+
+    if (status)
+        return status;
+    status = object_retain(muster, ctx, objects, count, ret_at);
+    mu_exit(ctx);
+    return status;
+}
+
+static enum muster_status object_drop(struct muster *m, struct mu_ctx *ctx, const muster_object *objects, size_t count)
+{
+    struct mu_ledger *ledger;
+    enum muster_status status = mu_ledger_lock(m, &ledger);
+
+    if (status)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        struct mu_holding *h = objects[i] ? mu_ledger_find(ledger, objects[i]) : NULL;
+
+        if (h && h->refs) {
+            h->refs--;
+            mu_holding_let_go(ledger, ctx, h);
+        } else if (objects[i]) {
+            status = mu_fail(MUSTER_NOT_FOUND, "this process has no reference to object 0x%016llx to drop",
+                             (unsigned long long)objects[i]);
+        }
+    }
+    mu_ledger_unlock(ledger);
+    return status;
+}
+
+enum muster_status muster_object_drop(struct muster *muster, const muster_object *objects, size_t count)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+
+    if (status)
+        return status;
+    status = object_drop(muster, ctx, objects, count);
+    mu_exit(ctx);
+    return status;
+}

@@ -1,0 +1,209 @@
+/*
+ * tests/object/dead_test.c: what the dead held, looked at from inside the segment: who drops it, and when.
+ */
+#include "acts.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+#include "segment/handle.h"
+
+/* Of the slots that the player's task holds, the one that has its ledger (or, without one, its first). */
+static struct mu_slot *slot_of_task(uint64_t task, bool has_ledger)
+{
+    struct muster_segment *seg = stage_observer->seg;
+
+    for (uint32_t i = 0; i < seg->num_slots; i++) {
+        struct mu_slot *s = &seg->slots[i];
+
+        if (MU_SLOT_STATE(mu_load_acquire(&s->word)) == MU_SLOT_LIVE && mu_load_relaxed(&s->task) == task + 1 &&
+            (!has_ledger || MU_LEDGER_IS_BLOCK(mu_load_acquire(&s->ledger))))
+            return s;
+    }
+    fail_msg("task %llu has no such slot", (unsigned long long)task);
+    return NULL;
+}
+
+STAGE_TEST(the_heir_of_an_older_death_delays_nothing)
+{
+    struct muster_segment *seg;
+    muster_object object;
+
+    stage_open(2, NULL);
+    seg = stage_observer->seg;
+    for (uint32_t i = 0; i < seg->num_slots; i++) /* as after some 40000 owners of each */
+        mu_store_relaxed(&seg->slots[i].heir,
+                         MU_HEIR(MU_SLOT_INCARNATION(mu_load_relaxed(&seg->slots[i].word)) + 25000, 5, 1));
+    stage_enter_all();
+    object = put(0, "held by both");
+    assert_int_equal(do_with(1, act_retain, object), MUSTER_OK);
+    stage_kill(0);
+    until_holders(object, 1);
+    stage_close();
+}
+
+static bool is_gone_once_scavenged(muster_object object)
+{
+    muster_scavenge(stage_observer, NULL);
+    return !holders(object);
+}
+
+STAGE_TEST(a_heir_that_is_stopped_delays_no_wait)
+{
+    struct muster_segment_config config = {.heartbeat_timeout_ns = 600000000000};
+    struct mu_slot *dead, *heir;
+    muster_object sealed, open;
+    struct reply r;
+
+    stage_open(3, &config);
+    stage_enter_all();
+    sealed = put(0, "goes when the heir gives up");
+    open = create(0, "never sealed");
+    assert_int_equal(do_with(1, act_retain, open), MUSTER_OK);
+    dead = slot_of_task(0, true);
+    put(2, "so that its main slot is known");
+    heir = slot_of_task(2, true);
+    stage_signal(2, SIGSTOP);
+    mu_store_release(&dead->heir,
+                     MU_HEIR(MU_SLOT_INCARNATION(mu_load_acquire(&dead->word)), heir - stage_observer->seg->slots,
+                             MU_SLOT_INCARNATION(mu_load_acquire(&heir->word))));
+    stage_kill(0);
+    r = get(1, open);
+    assert_status(r, MUSTER_UNAVAILABLE);
+    assert_says(r.text, "will not come: task 0 (");
+    assert_int_equal(holders(sealed), 1); /* the heir alone drops it */
+    mu_store_release(&dead->heir, MU_HEIR(MU_SLOT_INCARNATION(mu_load_acquire(&dead->word)), MU_HEIR_NOBODY, 0));
+    await(is_gone_once_scavenged(sealed), "the object is gone");
+    stage_signal(2, SIGCONT);
+    stage_close();
+}
+
+static int act_put_many(void *arg, struct reply *reply)
+{
+    uint32_t count = *(uint32_t *)arg;
+    muster_object object;
+    int status = MUSTER_OK;
+
+    (void)reply;
+    for (uint32_t i = 0; !status && i < count; i++)
+        status = muster_object_put(me, &i, sizeof i, NULL, 0, &object);
+    return status;
+}
+
+static int object_count(void *arg, const struct muster_object_info *info)
+{
+    (void)info;
+    ++*(uint32_t *)arg;
+    return 0;
+}
+
+static uint32_t objects_left(void)
+{
+    uint32_t count = 0;
+
+    assert_int_equal(muster_object_list(stage_observer, object_count, &count), MUSTER_OK);
+    return count;
+}
+
+/* So that who cleans up has time for its other duties, its own heartbeat for one. */
+STAGE_TEST(much_that_the_dead_held_goes_in_several_passes)
+{
+    uint32_t count = 10000, left, before;
+
+    stage_open(1, NULL);
+    stage_enter(0, 0);
+    assert_int_equal(stage_do(0, act_put_many, &count, sizeof count).status, MUSTER_OK);
+    stage_kill(0);
+    for (left = count; left; before = left) {
+        before = left;
+        assert_int_equal(muster_scavenge(stage_observer, NULL), MUSTER_OK);
+        left = objects_left();
+        assert_in_range(before - left, 1, 8192); /* one pass, and one behind what else it finished */
+    }
+    assert_int_equal(stage_audit().problems, 0);
+    stage_close();
+}
+
+/* Small objects, until not one more finds room. */
+static int act_fill(void *arg, struct reply *reply)
+{
+    static char bytes[40000];
+    muster_object object;
+    int status = MUSTER_OK;
+
+    (void)arg;
+    (void)reply;
+    for (size_t size = sizeof bytes; size; size /= 3)
+        while (!(status = muster_object_put(me, bytes, size, NULL, 0, &object)))
+            ;
+    return status;
+}
+
+STAGE_TEST(a_full_segment_keeps_nobody_from_dropping)
+{
+    struct muster_segment_config config = {.heap_bytes = 1 << 20};
+    muster_object shared[20];
+
+    stage_open(2, &config);
+    stage_enter_all();
+    for (int i = 0; i < 20; i++) {
+        shared[i] = create(0, "shared");
+        assert_int_equal(do_with(1, act_retain, shared[i]), MUSTER_OK);
+        if (i < 15)
+            assert_int_equal(do_with(0, act_seal, shared[i]), MUSTER_OK);
+    }
+    assert_int_equal(stage_do(0, act_fill, NULL, 0).status, MUSTER_RESOURCE_EXHAUSTED);
+    for (int i = 15; i < 18; i++)
+        assert_int_equal(do_with(0, act_seal, shared[i]), MUSTER_OK);
+    for (int i = 0; i < 10; i++) {
+        assert_int_equal(do_with(1, act_drop, shared[i]), MUSTER_OK);
+        assert_int_equal(holders(shared[i]), 1);
+    }
+    assert_int_equal(stage_audit().problems, 0);
+    stage_kill(0);
+    for (int i = 0; i < 20; i++)
+        until_holders(shared[i], i < 10 ? 0 : 1);
+    await(objects_left() == 10, "only what the other one holds is left");
+    assert_status(get(1, shared[19]), MUSTER_UNAVAILABLE);
+    assert_int_equal(stage_audit().problems, 0);
+    stage_close();
+}
+
+struct joined {
+    struct muster *m;
+    muster_object object;
+    atomic_int step;
+};
+
+static void *join_and_put(void *arg)
+{
+    struct joined *j = arg;
+
+    j->m = test_join(stage_job, 0, MUSTER_JOIN_NO_HEARTBEAT);
+    assert_int_equal(muster_object_put(j->m, "x", 1, NULL, 0, &j->object), MUSTER_OK);
+    atomic_store(&j->step, 1);
+    await(atomic_load(&j->step) == 2, "the other thread holds it, too");
+    return NULL;
+}
+
+STAGE_TEST(what_the_joining_thread_held_goes_with_the_last_thread)
+{
+    struct joined j = {0};
+    muster_object second;
+    pthread_t t;
+
+    stage_open(1, NULL);
+    assert_int_equal(pthread_create(&t, NULL, join_and_put, &j), 0);
+    await(atomic_load(&j.step) == 1, "the thread has put it");
+    assert_int_equal(muster_object_retain(j.m, &j.object, 1, NULL), MUSTER_OK);
+    atomic_store(&j.step, 2);
+    assert_int_equal(pthread_join(t, NULL), 0);
+    assert_int_equal(muster_object_put(j.m, "x", 1, NULL, 0, &second), MUSTER_FAILED_PRECONDITION);
+    assert_says(muster_last_error(), "the thread that joined");
+    muster_scavenge(stage_observer, NULL);
+    assert_int_equal(holders(j.object), 1); /* this thread could still be at the ledger */
+    assert_int_equal(muster_leave(j.m), MUSTER_OK);
+    await(is_gone_once_scavenged(j.object), "the object is gone");
+    stage_close();
+}
