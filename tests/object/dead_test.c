@@ -1,5 +1,5 @@
 /*
- * tests/object/dead_test.c: what the dead held, looked at from inside the segment: who drops it, and when.
+ * tests/object/dead_test.c: what the dead held, looked at from inside the segment: which process drops it, and when.
  */
 #include "acts.h"
 
@@ -49,6 +49,14 @@ static bool is_gone_once_scavenged(muster_object object)
     return !holders(object);
 }
 
+static bool is_failed_once_scavenged(muster_object object)
+{
+    struct muster_object_info info;
+
+    muster_scavenge(stage_observer, NULL);
+    return muster_object_info(stage_observer, object, &info) == MUSTER_OK && info.code == MUSTER_UNAVAILABLE;
+}
+
 STAGE_TEST(a_heir_that_is_stopped_delays_no_wait)
 {
     struct muster_segment_config config = {.heartbeat_timeout_ns = 600000000000};
@@ -72,6 +80,7 @@ STAGE_TEST(a_heir_that_is_stopped_delays_no_wait)
     r = get(1, open);
     assert_status(r, MUSTER_UNAVAILABLE);
     assert_says(r.text, "will not come: task 0 (");
+    await(is_failed_once_scavenged(open), "the object is an error, also for a later process of the task");
     assert_int_equal(holders(sealed), 1); /* the heir alone drops it */
     mu_store_release(&dead->heir, MU_HEIR(MU_SLOT_INCARNATION(mu_load_acquire(&dead->word)), MU_HEIR_NOBODY, 0));
     await(is_gone_once_scavenged(sealed), "the object is gone");
@@ -106,7 +115,7 @@ static uint32_t objects_left(void)
     return count;
 }
 
-/* So that who cleans up has time for its other duties, its own heartbeat for one. */
+/* So that a scavenger has time for its other duties, its own heartbeat for one. */
 STAGE_TEST(much_that_the_dead_held_goes_in_several_passes)
 {
     uint32_t count = 10000, left, before;

@@ -1,5 +1,5 @@
 /*
- * tests/object/object_test.c: objects of one host: what is sealed, seen, held, and left by those who die.
+ * tests/object/object_test.c: objects of one host: what is sealed, seen, held, and left by the dead.
  */
 #include "acts.h"
 
@@ -265,7 +265,7 @@ static void a_producer_in_error_ends_waits(uint32_t flags)
     stage_close();
 }
 
-STAGE_TEST(a_wait_ends_with_an_error_of_the_job)
+STAGE_TEST(a_get_ends_with_an_error_of_its_producer)
 {
     a_producer_in_error_ends_waits(0);
 }
@@ -273,6 +273,27 @@ STAGE_TEST(a_wait_ends_with_an_error_of_the_job)
 STAGE_TEST(a_get_ends_with_an_error_of_a_recoverable_producer)
 {
     a_producer_in_error_ends_waits(MUSTER_JOIN_RECOVERABLE);
+}
+
+STAGE_TEST(gets_and_waits_end_with_an_error_of_another_task)
+{
+    struct several s = {.count = 1, .want = 1};
+    struct reply r;
+
+    stage_open(4, NULL);
+    stage_enter_all();
+    s.objects[0] = create(0, "never sealed");
+    tell_get(1, s.objects[0]);
+    stage_tell(2, act_wait, &s, sizeof s);
+    until_waiting(1, s.objects[0]);
+    stage_until_waiting(2, "1 of 1 objects");
+    assert_status(do_report(3, 3, MUSTER_INTERNAL, "out of ideas"), MUSTER_OK);
+    for (int i = 1; i < 3; i++) {
+        r = stage_hear(i);
+        assert_status(r, MUSTER_UNAVAILABLE);
+        assert_says(r.text, "task 3 (pid ");
+    }
+    stage_close();
 }
 
 /* ---- alone ---- */

@@ -13,7 +13,7 @@
 
 enum { TASKS = 3, THREADS = 2, PLACES = 4, ROUNDS = 3000 };
 
-/* References on their way from hand to hand: whoever finds one may come too late for it. */
+/* References on their way from hand to hand: a worker that finds one may come too late for it. */
 static _Atomic muster_object places[PLACES];
 static _Atomic int bad;
 
