@@ -170,12 +170,12 @@ struct mu_slot {
     mu_a64 op_object; /* 520: MU_OBJECT_REF() */
     mu_a64 op_record; /* 528: offset of the record that is changed with the object's count */
     mu_a64 ledger;    /* 536: of a task's main slot: reference of its last ledger block; each names the one before */
-    mu_a64 heir;      /* 544: MU_HEIR(): who alone drops what the dead owner's ledger holds */
+    mu_a64 heir;      /* 544: MU_HEIR(): the one thread that drops what the dead owner's ledger holds */
     mu_a64 member;    /* 552: a random number of the owner's handle; 0: not said yet */
     mu_a64 failed;    /* 560: incarnation + 1 of a dead owner of which no object is left unsealed */
     mu_a64 reserved[9];
 };
-/* Instead of a reference, whose index is above 1: no ledger, and none to come; each of one owner of the slot alone. */
+/* Instead of a reference (its index is above 1): no ledger, and none to come. Each holds for one owner of the slot. */
 #define MU_LEDGER_NONE(incarnation)   ((uint64_t)(uint16_t)(incarnation) << 32)
 #define MU_LEDGER_CLOSED(incarnation) (MU_LEDGER_NONE(incarnation) | 1)
 #define MU_LEDGER_IS_BLOCK(l)         (MU_REF_INDEX(l) > 1)
@@ -210,7 +210,7 @@ struct mu_object_root {
     uint64_t state; /* MU_OBJECT_STATE() */
     uint64_t bytes;
     uint64_t about; /* MU_OBJECT_ABOUT() */
-    uint64_t maker; /* MU_OBJECT_MAKER(): whose death makes it an error unless it is sealed */
+    uint64_t maker; /* MU_OBJECT_MAKER(): its death makes the object an error unless that is sealed */
     uint64_t marks[];
 };
 /* count 32 | marks 16 | 0 8 | state 8 */

@@ -2,12 +2,12 @@
  * muster/object.h: objects in shared memory, which tasks of one host hand to each other without copying them.
  *
  * An object is bytes and metadata that never change once it is sealed. A task creates it and writes the bytes in place,
- * or puts a copy of its own; whoever holds a reference gets a view of those very bytes. A reference is 64 bits that may
+ * or puts a copy of its own; a holder of a reference gets a view of those very bytes. A reference is 64 bits that may
  * travel by any way, a key, a pipe, another object; 0 is none. The object lives as long as some process holds it: a
  * process holds what it created, retained or got until it has dropped it as often, and given back its views.
  *
  * A process that ends, or is killed, holds nothing from then on, and what it had created and not sealed becomes an
- * error for whoever else holds it: a wait ends with the name of the task, not by a timeout. Nothing else is lost with
+ * error for its other holders: a wait ends with the name of the task, not by a timeout. Nothing else is lost with
  * it.
  *
  * A task without a heartbeat thread (MUSTER_JOIN_NO_HEARTBEAT) holds objects for as long as the thread that joined
@@ -54,13 +54,13 @@ struct muster_object_view {
 };
 
 /*
- * A new object of `len` bytes and `meta_len` of metadata, whose contents are whatever was in that memory before. It is
+ * A new object of `len` bytes and `meta_len` of metadata; their contents are whatever was in that memory before. It is
  * held by this process once. MUSTER_RESOURCE_EXHAUSTED: the segment is full; MUSTER_OUT_OF_RANGE: too large.
  */
 MUSTER_API enum muster_status muster_object_create(struct muster *muster, size_t len, size_t meta_len,
                                                    muster_object *ret_object, struct muster_object_room *ret_room);
 
-/* The bytes are final: whoever waits for the object gets it. MUSTER_FAILED_PRECONDITION: it is sealed, or another
+/* The bytes are final: the waiters for the object get it. MUSTER_FAILED_PRECONDITION: it is sealed, or another
  * process's; MUSTER_RESOURCE_EXHAUSTED: in a segment so full that not even its reserve is left: try again. */
 MUSTER_API enum muster_status muster_object_seal(struct muster *muster, muster_object object);
 
@@ -99,8 +99,8 @@ MUSTER_API enum muster_status muster_object_get(struct muster *muster, const mus
                                                 muster_deadline deadline, struct muster_object_view *ret_views,
                                                 size_t *ret_at);
 
-/* Give views back; the memory may be another object's at once. Views whose object is 0 are left out. A thread that no
- * slot is to be had for gives nothing back: the views then count until the process leaves. */
+/* Give views back; the memory may be another object's at once. Views with an object of 0 are left out. A thread
+ * without a slot, where none is free, gives nothing back: the views then count until the process leaves. */
 MUSTER_API void muster_object_unview(struct muster *muster, struct muster_object_view *views, size_t count);
 
 /*

@@ -155,7 +155,7 @@ MUSTER_API enum muster_status muster_task_watch(struct muster *muster, uint64_t 
 MUSTER_API enum muster_status muster_error_report(struct muster *muster, int32_t task_id, enum muster_status code,
                                                   const char *message);
 
-/* The error that was propagated to all: who, what, when. */
+/* The error that was propagated to all: which task, what, when. */
 struct muster_error {
     int32_t task_id;
     enum muster_status code;

@@ -1,7 +1,7 @@
 /*
  * object/get.c: views of sealed objects, and waiting until they are.
  *
- * A view holds its object from before the wait, so what is waited for cannot go meanwhile. Whoever waits for one sleeps
+ * A view holds its object from before the wait, so what is waited for cannot go meanwhile. A waiter for one sleeps
  * on its word; for several, on as many of their words as the kernel takes at once, and looks at the others every
  * millisecond. A producer's death is a commit of its objects, which wakes like any.
  */
@@ -65,7 +65,7 @@ struct pending {
     struct mu_object first;
     uint32_t count;
     bool all; /* those are all that is not sealed */
-    /* of the object before: who made it, and whether that one is in error */
+    /* of the object before: its maker, and whether that one is in error */
     uint32_t task;
     uint64_t maker;
     bool in_error;

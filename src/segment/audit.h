@@ -82,7 +82,7 @@ static inline uint32_t mu_audit_home(const struct muster_segment *seg, const str
 }
 
 /*
- * A suspect, whose word was `w`: OWNED by a slot that is not held, or LIVE and met nowhere. Is the word the same still,
+ * A suspect with the word `w`: OWNED by a slot that is not held, or LIVE and met nowhere. Is the word the same still,
  * and still without an excuse, at several looks?
  */
 bool mu_audit_is_guilty(const struct muster_segment *seg, const struct mu_block *b, uint32_t index, uint32_t limit,

@@ -21,7 +21,7 @@
 #define HELP_FROM 256u /* chunks in use: what one walker needs some hundred microseconds for, and a thread fifty */
 
 enum {
-    AHEAD = 16,       /* blocks before us whose buckets' words are asked for: far enough for them to arrive */
+    AHEAD = 16,       /* blocks before us, of which the buckets' words are asked for: far enough for them to arrive */
     STREAM = 4096,    /* bytes before us at which blocks are: the processor's own look-ahead ends with each page */
     STREAM_MAX = 256, /* bytes of a block that are asked for: more than most pages have */
 };

@@ -1,6 +1,6 @@
 /*
- * segment/audit_hold.c: are the objects' counts those of the records that hold them? Objects whose count somebody is
- * changing are left out, and so is everything that a record claims: those are between two states.
+ * segment/audit_hold.c: are the objects' counts those of the records that hold them? The auditor leaves out
+ * objects with a change of the count under way, and what a record claims: those are between two states.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void ledger_count(struct mu_auditor *a, uint32_t *counts, uint32_t high, 
         }
 }
 
-/* Objects whose count somebody is changing. */
+/* Mark the objects with a change of their count under way. */
 static void find_moving(const struct muster_segment *seg, uint32_t *counts, uint32_t high)
 {
     uint32_t slots = mu_slot_high(seg);

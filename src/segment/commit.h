@@ -75,7 +75,7 @@ static inline void mu_commit_free_olds(struct mu_txn *t)
 }
 
 /*
- * The word's tag becomes `tag`, which nobody has seen there before. Quietly: those who sleep sleep on, and S stays for
+ * The word's tag becomes `tag`, which nobody has seen there before. Quietly: the sleepers sleep on, and S stays for
  * the commit that is for them.
  */
 static inline enum mu_commit mu_commit_as(struct mu_txn *t, uint64_t tag, bool quietly)
@@ -94,7 +94,7 @@ static inline enum mu_commit mu_commit_as(struct mu_txn *t, uint64_t tag, bool q
     }
     mu_commit_record(t);
     mu_commit_publish(t);
-    /* The commit. acq_rel: releases the new blocks to every reader of the word; acquires the last commit, whose blocks
+    /* The commit. acq_rel: releases the new blocks to every reader of the word; acquires the last commit: its blocks
      * we are about to free. Fails spuriously for us when only S came: then the object is the same and we go on. */
     while (!mu_cas_seen(t->word, &seen, quietly ? next | (seen & MU_WORD_S) : next))
         if (!mu_word_same(seen, t->seen))

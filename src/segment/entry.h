@@ -48,7 +48,7 @@ bool mu_page_next(const struct mu_page *p, uint32_t *index, struct mu_entry *e, 
 enum mu_done_look { MU_DONE_NEW, MU_DONE_BEFORE, MU_DONE_STRAY };
 enum mu_done_look mu_page_done(struct mu_page *p, struct mu_done *done, mu_forget_fn forget, void *arg,
                                uint32_t *ret_count);
-/* The record as an entry of MU_DONE_WORDS words, for a page whose keys have this hash's bucket. */
+/* The record as an entry of MU_DONE_WORDS words, for the page of this hash's bucket. */
 void mu_done_entry(uint64_t words[MU_DONE_WORDS], const struct mu_done *done, uint64_t hash, uint32_t mask,
                    uint64_t commits);
 

@@ -98,8 +98,8 @@ int muster_segment_fd(struct muster_segment *segment)
 }
 
 /*
- * Whose it must be: a job's name is ours or squatted; a path or descriptor that was given is root's to use whoever's it
- * is.
+ * The owner that a file must have: under a job's name ourselves, else it is squatted; a path or descriptor that was
+ * given is root's to use, whichever user owns it.
  */
 enum whose { OURS, ROOT_MAY };
 
@@ -247,7 +247,7 @@ void mu_segment_unlink(struct muster_segment *seg)
         mu_segment_unlink_file(seg->fd, seg->path);
 }
 
-/* Whether what is left to the first who joins is there: twice that, for we may not be the only ones. */
+/* Whether there is room for what is left to the first task that joins: twice that, for we may not be the only ones. */
 static bool has_room(int fd, const struct mu_header *h)
 {
     struct statfs fs;

@@ -127,7 +127,7 @@ static void in_child(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Who forks holds the lock meanwhile, so that no other thread does, whose unlocking the child would wait for. */
+/* The forking thread holds the lock meanwhile: held by another, the child would wait for its unlocking in vain. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&lock);

@@ -1,5 +1,5 @@
 /*
- * segment/heap.c: type-stable blocks, each with one word that says who holds it.
+ * segment/heap.c: type-stable blocks, each with one word that names its holder.
  *
  * Invariant: a block is FREE, or OWNED by one {slot, incarnation} and reachable from nowhere (a ledger: from that
  * slot), or LIVE and then either reachable from exactly one object or named by the intent of the thread that is about
@@ -284,9 +284,9 @@ static uint32_t class_want(struct muster_segment *seg, uint32_t class_index)
 /*
  * Every block that can serve, or the proof that there is none: the class's bit in `wanted` is set before the search,
  * and every free of a block that could serve looks at the word after its CAS and clears the bit. So while the bit
- * stands at the count of a search that was in vain, the heap is as full as it was then. Who frees and dies before it
- * looks has not freed yet; the scavenger clears the bits for it. (The count would have to go round while this thread
- * sleeps between two calls to be mistaken.)
+ * stands at the count of a search that was in vain, the heap is as full as it was then. A thread that frees and dies
+ * before it looks has not freed yet; the scavenger clears the bits for it. (The count would have to go round while this
+ * thread sleeps between two calls to be mistaken.)
  */
 static uint64_t search_all(struct mu_ctx *ctx, uint32_t class_index)
 {

@@ -85,8 +85,8 @@ static inline uint64_t mu_heap_take_hinted(struct mu_ctx *ctx, struct mu_hints *
 }
 
 /*
- * A block of this class was freed: whoever knew the heap to be full of what it would have served as is told. A free
- * without a context is a scavenger's, which tells at its end, for all that it and the dead one freed.
+ * A block of this class was freed: the threads that knew the heap to be full of what it would have served as are told.
+ * A free without a context is a scavenger's, which tells at its end, for all that it and the dead one freed.
  */
 void mu_heap_end_wanted(struct muster_segment *seg, uint32_t classes);
 static inline void mu_heap_tell(struct muster_segment *seg, uint32_t class_index)
@@ -98,7 +98,8 @@ static inline void mu_heap_tell(struct muster_segment *seg, uint32_t class_index
         mu_heap_end_wanted(seg, classes);
 }
 
-/* The CAS by which a block becomes free; exactly one of all who try succeeds. ctx (may be NULL) remembers it. */
+/* The CAS by which a block becomes free; exactly one of all threads that try succeeds. ctx (may be NULL) remembers it.
+ */
 static inline bool mu_heap_free_word(struct muster_segment *seg, struct mu_ctx *ctx, uint32_t index, uint64_t seen)
 {
     struct mu_block *b = mu_heap_at(seg, index);
@@ -148,7 +149,8 @@ static inline void mu_heap_publish(struct mu_ctx *ctx, uint64_t ref)
 {
     struct mu_block *b = mu_heap_at(ctx->seg, MU_REF_INDEX(ref));
 
-    /* release: pairs with the acquire of whoever frees it; a plain store, for nobody else may touch it meanwhile */
+    /* release: pairs with the acquire of the thread that frees it; a plain store, for nobody else may touch it
+     * meanwhile */
     mu_store_release(&b->word, MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE));
 }
 
@@ -159,7 +161,7 @@ bool mu_heap_free_deep(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t 
 
 /*
  * LIVE at exactly this generation -> FREE. False when it was no longer that. Deep references free what they name
- * first, parts before head: whoever repeats it after a death finishes it. ctx (may be NULL) remembers the block.
+ * first, parts before head: a repetition after a death finishes it. ctx (may be NULL) remembers the block.
  */
 static inline bool mu_heap_free(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t ref)
 {

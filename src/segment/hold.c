@@ -13,12 +13,12 @@
  *   the record      what it is from now on
  *   op_end()        the slot: no operation
  *
- * What a SIGKILL leaves, and who repairs it (mu_hold_resolve(), called by the scavenger before the slot is freed):
+ * What a SIGKILL leaves, and how mu_hold_resolve() repairs it, before the scavenger frees the slot:
  *   before the claim    the record as it was                    nothing
  *   behind it           a claim, and no mark                    the record as it was
  *   behind the commit   a claim, and the mark                   the record as it is to be
  *   the same, of the last reference: the object is gone         the record is 0
- *   behind the record   nothing but a stale mark                whoever commits next leaves it out
+ *   behind the record   nothing but a stale mark                the next commit leaves it out
  * Each commit leaves out the marks of operations that have ended and of slots that are FREE: an operation that has
  * ended stays so, since numbers are never used again. The mark of a dead slot stays until that slot is finished.
  * tests/model/hold.pml has the counts, the records, the marks and the heir.
@@ -260,7 +260,7 @@ enum muster_status mu_hold_take(struct mu_ctx *ctx, mu_a64 *record, uint64_t ref
     /* release: before the commit, for a scavenger that finds the mark; pairs with mu_hold_resolve() */
     mu_store_release(record, MU_HOLD_CLAIM(ctx->slot, number));
     status = object_edit_patiently(ctx, ref, &e, PATIENCE);
-    /* release: pairs with whoever reads the ledger of the dead */
+    /* release: pairs with the readers of the ledger in hold_dead.c */
     mu_store_release(record, status ? 0 : ref);
     op_end(ctx);
     return status;

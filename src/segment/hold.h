@@ -3,7 +3,7 @@
  *
  * An object is a word that names an immutable root (struct mu_object_root), which names its bytes. The root has a
  * count, and each reference that is counted has a record: a word, in a process's ledger, that holds the reference.
- * Count and record change together, whoever dies between: see hold.c.
+ * Count and record change together, also when the thread dies between: see hold.c.
  *
  * A record is changed by one thread at a time; it may be any thread that has a slot.
  */
@@ -76,8 +76,8 @@ enum muster_status mu_hold_create(struct mu_ctx *ctx, mu_a64 *record, struct mu_
 enum muster_status mu_hold_take(struct mu_ctx *ctx, mu_a64 *record, uint64_t ref);
 
 /*
- * The record holds the object no more; whoever drops the last reference frees the object. `maker`: not 0: who made
- * it is gone, and an object of this maker's that is not sealed becomes an error. UNAVAILABLE, RESOURCE_EXHAUSTED: not
+ * The record holds the object no more; the drop of the last reference frees the object. `maker`, not 0: the maker
+ * is gone, and an object of this maker's that is not sealed becomes an error. UNAVAILABLE, RESOURCE_EXHAUSTED: not
  * now, also after a while where `patient`, and the record stays; DATA_LOSS: the record does not hold the object.
  */
 enum muster_status mu_hold_drop(struct mu_ctx *ctx, mu_a64 *record, uint64_t ref, uint64_t maker, bool patient);

@@ -4,9 +4,9 @@
  *
  * Any number of scavengers may resolve: that is one CAS of a claim, which is never made twice. But a record that holds
  * a reference looks the same when its block is another process's, so one scavenger alone drops what a ledger holds, the
- * heir, and frees the slot: while it lives nobody else does. A heir that dies is followed by another, who finds what it
- * was at by its slot's own operation. A heir that is stopped delays the freeing of what the dead one held, and nobody's
- * wait: what the dead one had not sealed is made an error before, by everybody.
+ * heir, and frees the slot: while it lives nobody else does. A heir that dies is followed by another, which finds what
+ * the first was at by its slot's own operation. A heir that is stopped delays the freeing of what the dead one held,
+ * and nobody's wait: what the dead one had not sealed is made an error before, by everybody.
  */
 #include "segment/hold.h"
 
@@ -61,7 +61,7 @@ static mu_a64 *record_at(const struct muster_segment *seg, uint64_t offset)
 {
     uint64_t heap = mu_offset_of(seg, seg->heap);
     bool inside = offset >= heap && offset < heap + (uint64_t)seg->num_chunks * MU_CHUNK;
-    /* acquire: pairs with the claim of the chunk, whose pages are there before it */
+    /* acquire: pairs with the claim of the chunk; its pages are there before */
     bool there = inside && mu_load32_acquire(&seg->chunks[(offset - heap) / MU_CHUNK]);
 
     return there && offset % 8 == 0 ? (mu_a64 *)(seg->base + offset) : NULL;
@@ -106,18 +106,19 @@ bool mu_hold_resolve(struct muster_segment *seg, uint32_t slot, uint64_t dead)
     counted = object_has_mark(seg, ref, MU_HOLD_MARK(slot, number), &gone);
     if (gone) /* so a drop was the last one's; what a take had counted would have kept it */
         counted = !takes;
-    /* acq_rel: whoever else resolves it has seen the same; pairs with whoever reads the record */
+    /* acq_rel: other scavengers that resolve it have seen the same; pairs with the loads of records below */
     mu_cas(record, claim, takes == counted ? ref : 0);
     return true;
 }
 
-/* The dead one will not seal what it has made: an error, for whoever waits. No count changes, so anybody may say it. */
+/* The dead maker will not seal the object: it becomes an error, for its waiters. No count changes, so any scavenger may
+ * do it. */
 static enum muster_status object_orphaned(struct mu_object *o, void *arg)
 {
     return mu_object_orphan(o, *(const uint64_t *)arg) ? MUSTER_OK : MUSTER_ALREADY_EXISTS;
 }
 
-/* False: not now. Whatever the record's words are by now, what is made an error is the maker's, who is dead. */
+/* False: not now. The record may name another object by now; only one of the dead maker's becomes an error. */
 static bool unsealed_fails(struct mu_ctx *ctx, uint64_t ref, uint64_t maker)
 {
     struct mu_object o;
@@ -157,8 +158,8 @@ static bool member_lives(const struct muster_segment *seg, uint32_t slot, uint64
 }
 
 /*
- * Of all that the dead slot's ledger holds. Once nobody is left who could add to it, and no record was claimed, and
- * there was memory, the slot says so, and nobody looks again.
+ * Make errors of all unsealed objects in the dead slot's ledger. Once no thread is left that could add to it, no record
+ * was claimed, and there was memory, the slot's `failed` says so, and no scavenger looks again.
  */
 static void unsealed_fail(struct mu_ctx *ctx, uint32_t slot, uint64_t dead, bool is_last)
 {
@@ -214,7 +215,7 @@ bool mu_hold_inherit(struct mu_ctx *ctx, uint32_t slot, uint64_t dead)
          * CAS below fails where the slot has another owner by then. */
         if (mu_recheck(&s->word) != dead)
             return false;
-        /* the word never goes back to an earlier death: whoever comes too late for this one leaves it alone */
+        /* the word never goes back to an earlier death: a scavenger that comes too late for this one leaves it alone */
         if (MU_HEIR_IS_LATER(heir, incarnation) || (MU_HEIR_IS_OF(heir, incarnation) && heir_lives(ctx->seg, heir)))
             return false;
         /* acq_rel: one follows; what the last heir did before its death the kernel has ordered */

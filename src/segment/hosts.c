@@ -105,8 +105,9 @@ bool mu_bell_arm_again(struct muster_segment *seg)
 
 void mu_bell_arm_if_off(struct muster_segment *seg)
 {
-    mu_cas32(&seg->header->bell, MU_BELL_OFF, MU_BELL_ARMED); /* pairs with the ringer's CAS, and who turned it off */
-    mu_fence_seq_cst();                                       /* pairs with the ringer's */
+    /* acq_rel: pairs with the ringer's CAS, and with the one that turned it off */
+    mu_cas32(&seg->header->bell, MU_BELL_OFF, MU_BELL_ARMED);
+    mu_fence_seq_cst(); /* pairs with the ringer's */
 }
 
 bool mu_bell_is_armed(struct muster_segment *seg)

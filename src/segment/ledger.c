@@ -3,7 +3,7 @@
  *
  * A new block of records is OWNED by the thread that took it, then filled with zeros, then made the main slot's by one
  * store of its word, then named by the main slot. A SIGKILL before that last store leaves a block that the sweep frees;
- * behind it, one whose records count. The table is of open addressing, never more than half full.
+ * behind it, a block of records that count. The table is of open addressing, never more than half full.
  */
 #include "segment/ledger.h"
 
@@ -40,7 +40,7 @@ static enum muster_status no_ledger(const struct muster *m)
 /* Whether the main slot is the one with which the task joined. */
 static bool main_is_held(const struct mu_ledger *l)
 {
-    uint64_t w = mu_load_acquire(&l->main->word); /* acquire: pairs with whoever frees it */
+    uint64_t w = mu_load_acquire(&l->main->word); /* acquire: pairs with mu_slot_free() and the scavenger */
 
     return MU_SLOT_STATE(w) == MU_SLOT_LIVE && MU_SLOT_INCARNATION(w) == l->incarnation;
 }
@@ -92,8 +92,8 @@ enum muster_status mu_ledger_lock(struct muster *m, struct mu_ledger **ret_ledge
     if (status)
         return status;
     mu_fence_seq_cst(); /* the claim of our slot comes before the look at the main one; pairs with mu_hold_inherit() */
-    /* This thread has a slot by now: so either it finds that the main slot was given up, or whoever empties the ledger
-     * finds its slot, and waits (mu_hold_inherit()). */
+    /* This thread has a slot by now: so either it finds that the main slot was given up, or the heir finds
+     * its slot, and waits (mu_hold_inherit()). */
     if (!main_is_held(l))
         return main_has_ended(l);
     pthread_mutex_lock(&l->lock);

@@ -3,7 +3,7 @@
  *
  * A process holds an object once, however many of its references and views name it: those are counted here, in private
  * memory, under one lock. What the others need to know lies in the segment: a record for each object, in blocks that
- * are OWNED by the task's main slot. When the process dies, whoever buries that slot drops what its records hold.
+ * are OWNED by the task's main slot. When the process dies, one scavenger drops what its records hold.
  */
 #ifndef MU_SEGMENT_LEDGER_H
 #define MU_SEGMENT_LEDGER_H
@@ -47,7 +47,7 @@ void mu_ledger_remove(struct mu_ledger *ledger, struct mu_holding *held);
 void mu_ledger_linger(struct mu_ledger *ledger);
 struct mu_holding *mu_ledger_lingerer(struct mu_ledger *ledger);
 
-/* Whose death makes the unsealed objects of this process errors. */
+/* The maker, as roots name it: its death makes the unsealed objects of this process errors. */
 uint64_t mu_ledger_maker(const struct mu_ledger *ledger);
 
 /* The process leaves: drop everything. */

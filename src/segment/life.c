@@ -40,7 +40,7 @@ bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const str
         if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || MU_SLOT_PID(w) != record->pid ||
             MU_SLOT_START(w) != (record->start & 0xffffffu))
             continue;
-        /* relaxed: of the owner whose word was read, or the next look says otherwise */
+        /* relaxed: of the owner that the word names, or the next look says otherwise */
         if (mu_load_relaxed(&seg->slots[i].task) == (uint64_t)task + 1 && !mu_slot_is_dead(seg, i, w) &&
             !mu_slot_is_orphan(seg, i, w))
             return true;

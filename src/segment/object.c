@@ -5,7 +5,7 @@
  * copy means that the copy is whole. Linearization: an update at the CAS in mu_txn_commit(); a read at the load of the
  * word that its re-check confirmed.
  *
- * What a SIGKILL leaves, and who repairs it (segment/scavenge.c):
+ * What a SIGKILL leaves, and how segment/scavenge.c repairs it:
  *   before the intent is written    OWNED blocks                          the sweep frees them
  *   before the CAS                  LIVE new blocks named by the intent    freed, for the object does not reach them
  *   after it                        old blocks named by the intent         freed, for the object no longer does

@@ -80,7 +80,7 @@ enum mu_commit { MU_COMMITTED, MU_RETRY };
 
 /* One CAS. On success the sleepers are woken and the old blocks freed. */
 enum mu_commit mu_txn_commit(struct mu_txn *t);
-/* The same, but nobody is woken: none of those who may sleep on the object waits for what it changes. */
+/* The same, but nobody is woken: no sleeper on the object waits for what it changes. */
 enum mu_commit mu_txn_commit_quietly(struct mu_txn *t);
 /* The same for an object that stands for one elsewhere: commits may be left out. `tag` is ahead of the word's own. */
 enum mu_commit mu_txn_commit_as(struct mu_txn *t, uint64_t tag);

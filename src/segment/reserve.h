@@ -1,4 +1,4 @@
-/* segment/reserve.h: the first pages of a segment whose creator has left them to the first who joins. */
+/* segment/reserve.h: the first pages of a segment, where its creator has left them to the first task that joins. */
 #ifndef MU_SEGMENT_RESERVE_H
 #define MU_SEGMENT_RESERVE_H
 

@@ -2,9 +2,9 @@
  * segment/scavenge.c: cleaning up after the dead.
  *
  * For a slot that is LIVE without an owner: mark it DEAD (CAS); tell the task's room, which sets the error; move the
- * epoch, which wakes everybody, also those whose waker died between its commit and its wake; then free what the intent
- * names and its object does not reach; sweep the blocks that are OWNED by {slot, incarnation}; settle its pin; and last
- * the CAS DEAD -> FREE, incarnation + 1, after which the slot may be claimed.
+ * epoch, which wakes everybody, also sleepers of a waker that died between its commit and its wake; then free what the
+ * intent names and its object does not reach; sweep the blocks that are OWNED by {slot, incarnation}; settle its pin;
+ * and last the CAS DEAD -> FREE, incarnation + 1, after which the slot may be claimed.
  *
  * Every step is a CAS on the exact word that was seen, so it may be repeated, interleaved with another scavenger's or
  * cut off by a SIGKILL; the slot stays DEAD until all are done. A scavenger that was stopped half-way for a long time
@@ -45,7 +45,7 @@ static void intent_undo(struct muster_segment *seg, uint32_t slot, const struct 
     if (!in->act || !object)
         return;
     /* What the dead one replaced, or had just committed and a peer has replaced since, somebody may still be reading:
-     * who ends that pin frees it. */
+     * the end of that pin frees it. */
     for (uint32_t i = 0; i < news && i < MU_INTENT_REFS; i++)
         if (in->news[i] && !mu_object_reaches(seg, object, in->news[i]) && !mu_pin_others(seg, in->news[i], slot))
             mu_heap_free(seg, NULL, in->news[i]);
@@ -137,7 +137,8 @@ static bool dead_slot_bury(struct mu_ctx *ctx, uint32_t slot, uint64_t word, mu_
     bool first, done;
     uint64_t task;
 
-    /* acq_rel: of all who saw it LIVE and without an owner, one marks it; the others carry on with the same death */
+    /* acq_rel: of all scavengers that saw it LIVE and without an owner, one marks it; the others carry on with the same
+     * death */
     first = MU_SLOT_STATE(word) == MU_SLOT_LIVE && mu_cas(&s->word, word, dead);
     if (!first && mu_load_acquire(&s->word) != dead) /* acquire: pairs with that CAS */
         return false;
@@ -146,8 +147,8 @@ static bool dead_slot_bury(struct mu_ctx *ctx, uint32_t slot, uint64_t word, mu_
         return false;
     if (on_death)
         on_death(arg, ctx, &(struct mu_death){slot, dead, task, !first});
-    /* Once by whoever marked it, and once by whoever ended it, for the first may have died in between. A slot that
-     * stays DEAD for a while, since another is at it, wakes nobody again. */
+    /* Once by the thread that marked it, and once by the one that ended it, for the first may have died in between. A
+     * slot that stays DEAD for a while, since another is at it, wakes nobody again. */
     if (first)
         waiters_wake(ctx->seg);
     done = dead_slot_finish(ctx->seg, ctx, slot, dead);
@@ -188,7 +189,7 @@ uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint64_t task_wor
         if (i == ctx->slot || MU_SLOT_STATE(w) == MU_SLOT_FREE || MU_SLOT_PID(w) != pid)
             continue;
         mu_slot_settle(ctx->seg, i); /* so that the slot can be claimed again */
-        /* relaxed, both: of the owner whose word was read, or dead_slot_bury()'s CAS from that word fails */
+        /* relaxed, both: of the owner that the word names, or dead_slot_bury()'s CAS from that word fails */
         if (MU_SLOT_STATE(w) == MU_SLOT_DEAD || mu_slot_is_dead(ctx->seg, i, w) ||
             (mu_load_relaxed(&s->task) == task_word && mu_load_relaxed(&s->pid_namespace) == mu_namespace("pid")))
             done += dead_slot_bury(ctx, i, w, on_death, arg);

@@ -21,7 +21,7 @@ typedef void (*mu_death_fn)(void *arg, struct mu_ctx *ctx, const struct mu_death
 uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg);
 
 /*
- * The same for the slots of one process that the kernel reported dead by pidfd or wait, and whose task is known
+ * The same for the slots of one process that the kernel reported dead by pidfd or wait, where its task is known
  * (`task_word`: its id + 1). Its liveness words are believed first; where they still name an owner (a program may ruin
  * its robust list), the report is, for slots of that pid, that task and our pid namespace: in another one the number is
  * somebody else's.

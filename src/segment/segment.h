@@ -18,9 +18,9 @@ struct muster_segment {
     uint64_t size;
     int fd; /* -1 in the harnesses that map anonymous memory: then nothing needs committing */
     bool writable;
-    bool listened; /* of several hosts, or made so: who changes something looks at the bell */
+    bool listened; /* of several hosts, or made so: after a change a thread looks at the bell */
     bool foreign;  /* made in another pid or time namespace: pids mean nothing, liveness words do */
-    /* of who has made it himself, and so need not ask the kernel again: who he is; 0: another */
+    /* of the process, if it made the segment itself, and so need not ask the kernel again; 0: another made it */
     uint32_t maker;
     uint64_t maker_start, maker_namespace;
     struct mu_header *header;

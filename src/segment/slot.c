@@ -2,14 +2,16 @@
  * segment/slot.c: claiming, releasing and the testimony of death.
  *
  * Invariant: a slot in state LIVE has had its liveness mutex locked, before it became LIVE, by the thread that claimed
- * it, and only that thread unlocks it, after the slot is no longer LIVE. So a LIVE slot whose mutex word names no owner
- * is dead, by the kernel's word alone: the kernel clears the owner of every robust futex of a thread that ends, is
- * killed or execs. The mutex is only ever try-locked, and only when its slot is FREE: no process waits for another's.
+ * it, and only that thread unlocks it, after the slot is no longer LIVE. So a LIVE slot with a mutex word that names no
+ * owner is dead, by the kernel's word alone: the kernel clears the owner of every robust futex of a thread that ends,
+ * is killed or execs. The mutex is only ever try-locked, and only when its slot is FREE: no process waits for
+ * another's.
  *
  * A SIGKILL before the claiming CAS leaves a FREE slot with a dead mutex: the next claimer takes it over
  * (EOWNERDEAD). After it: a dead slot, scavenged. In the release, after the CAS: FREE with a dead mutex again. A FREE
- * slot may be locked for long, by a thread whose process has left the job: it cannot be claimed until the thread ends.
- * Under the seeded scheduler there is one thread only, so the mutex word is written directly, as the kernel would.
+ * slot may be locked for long, by a thread of a process that has left the job: it cannot be claimed until the thread
+ * ends. Under the seeded scheduler there is one thread only, so the mutex word is written directly, as the kernel
+ * would.
  */
 #include "segment/slot.h"
 
@@ -353,7 +355,7 @@ void mu_slot_free(struct mu_ctx *ctx)
     if (!is_held(ctx, w))
         return;
     /* acq_rel: of this and a first block of a ledger one comes too late; pairs with ledger_extend(). What its process
-     * still holds is left to whoever buries the slot. */
+     * still holds is left to the scavenger. */
     mu_cas(&s->ledger, MU_LEDGER_NONE(ctx->incarnation), MU_LEDGER_CLOSED(ctx->incarnation));
     if (!MU_LEDGER_IS_BLOCK(mu_load_acquire(&s->ledger))) /* acquire: pairs with ledger_extend() */
         /* acq_rel: all that was done with it comes before the slot's next owner */

@@ -2,9 +2,9 @@
  * segment/table.h: keyed entries in buckets, each bucket one object.
  *
  * Two tables live in a segment: the key-value store's buckets and muster's own cells (barriers, groups, ...). A
- * bucket's root block (a page) holds every entry whose hash falls there; an edit replaces the page by one commit, so an
- * entry's value, its version, the futex that its waiters sleep on and the sign that something changed are decided at
- * once.
+ * bucket's root block (a page) holds every entry with a hash that falls there; an edit replaces the page by one commit,
+ * so an entry's value, its version, the futex that its waiters sleep on and the sign that something changed are decided
+ * at once.
  */
 #ifndef MU_SEGMENT_TABLE_H
 #define MU_SEGMENT_TABLE_H

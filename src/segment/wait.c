@@ -26,9 +26,9 @@
 #define RECHECK_NS 100000000u
 #define SOME_NS    1000000u /* where more than can be slept on may end the wait */
 #define POLL_NS    2000000u /* read-only: cannot ask to be woken */
-/* Who does not get the processor back for so long waits beside others who compute, to whom the scheduler gives slices;
- * those that poll give it back soon. It may have been once: so the first time counts for a little, and more each time.
- */
+/* A waiter that gets the processor back only after so long shares it with threads that compute: the scheduler gives
+ * them slices, where threads that poll give it back soon. Once may be chance: so the first time counts for a little,
+ * and more each time. */
 #define CROWDED_NS      500000u
 #define CROWDED_FIRST   16000000u
 #define CROWDED_LONGEST 128000000u
@@ -63,7 +63,8 @@ uint32_t mu_wait_pauses(uint32_t ns)
         n = best ? (uint32_t)(PAUSES * 1000u / best) : PAUSES;
         n = n ? n : 1;
 #endif
-        /* process-local, relaxed: partner is the load above; who misses it measures again and finds about the same */
+        /* process-local, relaxed: partner is the load above; a thread that misses it measures again and finds about the
+         * same */
         atomic_store_explicit(&per_us, n, memory_order_relaxed);
     }
     return (uint32_t)((uint64_t)ns * n / 1000u) + 1;
@@ -87,7 +88,7 @@ enum { IN_VAIN = 16, SETS = 16 }; /* a set of 1024 is refused where the kernel k
 
 unsigned mu_wait_processors(const struct muster_segment *seg, uint32_t enough)
 {
-    static _Atomic uint64_t own_namespace; /* process-local, relaxed: whoever asks first, or both, find the same */
+    static _Atomic uint64_t own_namespace; /* process-local, relaxed: the first threads that ask find the same */
     unsigned own = mu_processors(), all;
     uint32_t high = own < enough ? mu_slot_high(seg) : 0, last = 0;
     cpu_set_t sets[SETS], theirs[SETS];

@@ -23,7 +23,7 @@ struct mu_wait {
     struct muster_segment *seg;
     struct mu_ctx *ctx; /* NULL: read-only; the wait polls */
     muster_deadline deadline;
-    const mu_a32 *interrupt; /* of the process's handle: the context's, or set by who waits without one; may be NULL */
+    const mu_a32 *interrupt; /* of the process's handle: the context's, or set by a waiter without one; may be NULL */
     const char *what;        /* for people: "barrier epoch-7"; NUL-terminated, lives as long as the wait */
     uint32_t epoch;
     uint32_t spins, yields; /* left; 0 skips the stage. The first mu_wait_on() chooses the spins where nobody has */

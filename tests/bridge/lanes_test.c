@@ -332,7 +332,7 @@ TEST(what_a_dead_agent_asked_is_ended_by_the_next)
     caller_await(&c, &a); /* the lanes outlive their core, and say so */
     assert_int_equal(a.status, MUSTER_UNAVAILABLE);
     assert_int_equal(left_at_leader(c.h, 1).waiters,
-                     2); /* who died may come back as it was, for all the leader knows */
+                     2); /* the dead host may come back as it was, for all the leader knows */
     hosts_start(c.h, 1);
     caller_anew(&c);
     lanes_await(&c, left_at_leader(c.h, 1).waiters == 0, "the leader forgets both");

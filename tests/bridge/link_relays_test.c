@@ -190,7 +190,7 @@ TEST(who_relays_no_more_passes_nothing_on)
     door = (struct end){.link = followers[1].link->relay->down};
     fd = end_socket(&door);
     end_write(fd, frame, end_join_frame(frame, 0));
-    ends_await(all, HOSTS, is_answered(fd), "who knocks is answered");
+    ends_await(all, HOSTS, is_answered(fd), "the caller is answered");
     close(fd);
     assert_int_equal(followers[1].downs, downs);
     assert_true(leader.is_up[1]);

@@ -122,7 +122,7 @@ void until_silent(int guest);
 
 /*
  * A test file may be compiled once more, by another that includes it with COUNTER_FAR: then the engine is that of a
- * host which is not the leader's, where all tasks are; whoever is at it cannot tell. Tests with players of the stage
+ * host which is not the leader's, where all tasks are; its clients cannot tell. Tests with players of the stage
  * are left out: those are NEAR_TESTs.
  */
 void counter_open_far(uint32_t tasks, const struct mu_coord_options *options, uint64_t heartbeat_ns);

@@ -1,5 +1,5 @@
 /*
- * tests/coord/long_key_test.c: keys and directories whose names the store has no room for: all that clients do to a
+ * tests/coord/long_key_test.c: keys and directories with names too long for the store: all that clients do to a
  * short one is done to a long one.
  */
 #include "counter.h"

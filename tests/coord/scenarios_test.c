@@ -47,7 +47,7 @@ static const struct scenario {
     {"44: nobody is released before the last of three", {PASSES(0)}},
     {"45: a subset needs only itself",
      {{WAITS, 0, 0, "01", .come = 1}, {MEETS, 1, 0, "01", .status = MUSTER_OK}, {HEARS, 0, .status = MUSTER_OK}}},
-    {"46: different lists fail the instance for both, and for whoever comes later",
+    {"46: different lists fail the instance for both, and for every later caller",
      {{WAITS, 0, 0, "01", .come = 1},
       {MEETS, 1, 0, "12", REFUSED("Conflicting tasks specified")},
       {HEARS, 0, REFUSED("Conflicting tasks specified")},

@@ -6,15 +6,16 @@
  *
  * An object's root has a count. Each reference that is counted there has a record somewhere: in its process's ledger, or
  * in an object that contains it. A record is 0, names the object (HELD), or is claimed by the slot that is changing it.
- * Count and record are two words, so the commit that changes the count leaves a mark {slot, number} of who did it:
+ * Count and record are two words, so the commit that changes the count leaves a mark {slot, number} of its operation:
  *   take:    operation {number, record} into the own slot; record: claimed; commit: count + 1, mark; record: HELD;
  *            operation ends.
  *   drop:    the same; record: HELD -> claimed by CAS; commit: count - 1, mark, and at 0 the object is gone; record: 0.
  *   marks:   every commit drops the marks of operations that have ended, and of slots that are FREE; never others.
  *   resolve: of a DEAD slot whose record is still claimed by its operation: is its mark there? (Gone: a drop was counted,
  *            a take was not.) The record becomes what that says, by CAS of the claim.
- *   finish:  resolve; then one process alone, the heir, drops what the ledger holds: whoever says first in the dead slot's
- *            heir word that it is, or says so when that one is dead; it looks again whether the slot is still that death.
+ *   finish:  resolve; then one process alone, the heir, drops what the ledger holds. The heir is the first to write
+ *            itself into the dead slot's heir word, or the next when that one is dead; it looks again whether the slot
+ *            is still that death.
  *            FREE, by the heir, when nothing is left in the ledger, claims included.
  * A number is never used again: it goes on over the owners of a slot.
  *
@@ -22,16 +23,16 @@
  *
  * The protocol:
  * RUN short ok     -DDEATHS=1                   : two tasks, a scavenger, one death
- * RUN full  ok     -DDEATHS=2                   : two deaths, also of who cleans up after the first
+ * RUN full  ok     -DDEATHS=2                   : two deaths, also of a scavenger of the first
  * RUN full  ok     -DDEATHS=1 -DREUSE           : another task takes the dead one's slot
  * RUN full  ok     -DDEATHS=2 -DREUSE -DFIRST=1 -DLAST=3 -DCALM : and that one dies, or an heir does
  * One rule dropped:
  * RUN short assert -DDEATHS=1 -DNO_MARK         : nothing says whether a commit was the dead one's
  * RUN short assert -DDEATHS=1 -DNO_CLAIM        : the record is not claimed before the commit
  * RUN short assert -DDEATHS=1 -DMARKS_GO        : the next commit drops all marks
- * RUN full  assert -DDEATHS=1 -DREUSE -DNO_HEIR  : whoever finds a record of the dead drops it
+ * RUN full  assert -DDEATHS=1 -DREUSE -DNO_HEIR  : any scavenger that finds a record of the dead drops it
  * RUN short assert -DDEATHS=2 -DFREE_CLAIMED    : a slot is freed though its ledger has a claim
- * RUN full  assert -DDEATHS=2 -DBLIND_RESOLVE   : who resolves stores, without looking whether the claim is still there
+ * RUN full  assert -DDEATHS=2 -DBLIND_RESOLVE   : a resolver stores without looking whether the claim is still there
  */
 #define TASKS   2
 #define JANITOR 3

@@ -58,7 +58,7 @@ WIRE_TEST(without_a_descriptor_who_comes_is_refused_in_words)
     late = client_new();
     descriptors_end_at(late->fd + 1, &before);
     n = take_all_descriptors(taken, ROOM);
-    counter_await(wire_stats().refused >= 1, "who came is refused");
+    counter_await(wire_stats().refused >= 1, "the stranger is refused");
     is_served(c);
     while (n-- > 0)
         close(taken[n]);

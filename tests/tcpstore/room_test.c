@@ -143,7 +143,7 @@ WIRE_TEST(halves_of_requests_keep_nobody_out)
     is_served(c);
     sets = wire_stats().calls[SET];
     honest->until++; /* it sends its last byte */
-    counter_await(one_comes_to_an_end(honest), "those who hold what it waits for are sent away");
+    counter_await(one_comes_to_an_end(honest), "the connections that hold its room are sent away");
     assert_non_null(strstr(wire_said, "has moved for 300 ms, and others wait for the memory"));
     is_served(c);
     is_served(honest->c);

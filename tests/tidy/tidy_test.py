@@ -301,7 +301,7 @@ def named():
 
 # STYLE: a comment names its subject ("the waiter"), not "who waits". Lines that may say who, whoever or whose; it only falls.
 WHO = re.compile(r"\b(?:who|whoever|whose)\b", re.I)
-WHO_MOST = {"barrier": 1, "compat": 2, "include": 10, "object": 25, "segment": 65, "shm_layout": 3, "task": 3}
+WHO_MOST = {"barrier": 1, "compat": 2, "include": 1, "segment": 1}
 
 
 def subjects():
