@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "segment/handle.h"
+#include "segment/heap.h"
 
 /* Of the slots that the player's task holds, the one that has its ledger (or, without one, its first). */
 static struct mu_slot *slot_of_task(uint64_t task, bool has_ledger)
@@ -118,18 +119,24 @@ static uint32_t objects_left(void)
 /* So that a scavenger has time for its other duties, its own heartbeat for one. */
 STAGE_TEST(much_that_the_dead_held_goes_in_several_passes)
 {
-    uint32_t count = 10000, left, before;
+    uint32_t count = 30000, left, before, round = 0;
+    struct muster *others[2];
 
     stage_open(1, NULL);
+    others[0] = stage_observer;
+    others[1] = test_join(stage_job, -1, 0);
     stage_enter(0, 0);
     assert_int_equal(stage_do(0, act_put_many, &count, sizeof count).status, MUSTER_OK);
     stage_kill(0);
     for (left = count; left; before = left) {
         before = left;
-        assert_int_equal(muster_scavenge(stage_observer, NULL), MUSTER_OK);
+        /* in turn: each leaves the rest to the other */
+        assert_int_equal(muster_scavenge(others[round++ % 2], NULL), MUSTER_OK);
         left = objects_left();
         assert_in_range(before - left, 1, 8192); /* one pass, and one behind what else it finished */
     }
+    assert_true(round > 2);
+    assert_int_equal(muster_leave(others[1]), MUSTER_OK);
     assert_int_equal(stage_audit().problems, 0);
     stage_close();
 }
@@ -176,6 +183,99 @@ STAGE_TEST(a_full_segment_keeps_nobody_from_dropping)
     await(objects_left() == 10, "only what the other one holds is left");
     assert_status(get(1, shared[19]), MUSTER_UNAVAILABLE);
     assert_int_equal(stage_audit().problems, 0);
+    stage_close();
+}
+
+static uint64_t taken[40000];
+static uint32_t num_taken;
+
+/* Every free block of the heap, of its reserve too where `flags` say so. */
+static void heap_take_all(struct muster *m, uint32_t flags)
+{
+    struct mu_block *block;
+    struct mu_ctx *ctx;
+
+    assert_int_equal(mu_handle_context(m, &ctx), MUSTER_OK);
+    for (size_t bytes = 40000; bytes > 8; bytes /= 3)
+        while (num_taken < 40000 && !mu_heap_alloc(ctx, bytes, flags, &taken[num_taken], &block))
+            num_taken++;
+    assert_int_equal(mu_heap_alloc(ctx, 8, flags, &taken[num_taken], &block), MUSTER_RESOURCE_EXHAUSTED);
+}
+
+static void heap_give_back(struct muster *m)
+{
+    struct mu_ctx *ctx;
+
+    assert_int_equal(mu_handle_context(m, &ctx), MUSTER_OK);
+    while (num_taken)
+        mu_heap_discard(ctx, taken[--num_taken]);
+}
+
+STAGE_TEST(a_producer_ends_its_writing_without_a_block_to_be_had)
+{
+    struct muster_segment_config config = {.heap_bytes = 1 << 20};
+    struct muster_object_room room;
+    muster_object object;
+    struct muster *m;
+
+    stage_open(1, &config);
+    m = test_join(stage_job, 0, 0);
+    assert_int_equal(muster_object_create(m, 100, 0, &object, &room), MUSTER_OK);
+    heap_take_all(m, 0);
+    assert_int_equal(muster_object_seal(m, object), MUSTER_OK);
+    heap_give_back(m);
+    assert_int_equal(muster_object_drop(m, &object, 1), MUSTER_OK);
+    assert_int_equal(muster_leave(m), MUSTER_OK);
+    stage_close();
+}
+
+STAGE_TEST(what_could_not_be_dropped_goes_with_a_later_drop)
+{
+    struct muster_segment_config config = {.heap_bytes = 1 << 20};
+    muster_object shared, later, gone = 0;
+    struct muster *m;
+
+    stage_open(2, &config);
+    stage_enter(0, 0);
+    m = test_join(stage_job, 1, 0);
+    assert_int_equal(muster_object_put(m, "shared", 6, NULL, 0, &shared), MUSTER_OK);
+    assert_int_equal(muster_object_put(m, "later", 5, NULL, 0, &later), MUSTER_OK);
+    assert_int_equal(do_with(0, act_retain, shared), MUSTER_OK);
+    heap_take_all(m, MU_HEAP_RESERVE);
+    gone = shared + (1u << 20);
+    assert_int_equal(muster_object_drop(m, &gone, 1), MUSTER_NOT_FOUND);
+    assert_int_equal(muster_object_drop(m, &shared, 1), MUSTER_OK);
+    assert_says(muster_last_error(), "has no reference"); /* a call that succeeds leaves it as it was */
+    assert_int_equal(holders(shared), 2);
+    heap_give_back(m);
+    assert_int_equal(muster_object_drop(m, &later, 1), MUSTER_OK);
+    assert_int_equal(holders(shared), 1);
+    assert_int_equal(muster_leave(m), MUSTER_OK);
+    stage_close();
+}
+
+STAGE_TEST(last_references_of_the_dead_go_without_a_block_to_be_had)
+{
+    struct muster_segment_config config = {.heap_bytes = 1 << 20};
+    muster_object shared[3], own;
+    struct muster *m;
+
+    stage_open(3, &config);
+    stage_enter(0, 0);
+    stage_enter(1, 0);
+    m = test_join(stage_job, 2, 0);
+    for (int i = 0; i < 3; i++) {
+        shared[i] = put(0, "shared");
+        assert_int_equal(do_with(1, act_retain, shared[i]), MUSTER_OK);
+    }
+    own = put(0, "the dead one's alone");
+    heap_take_all(m, MU_HEAP_RESERVE);
+    stage_kill(0);
+    await(is_gone_once_scavenged(own), "the last reference is dropped");
+    for (int i = 0; i < 3; i++)
+        until_holders(shared[i], 1); /* in what that made free */
+    heap_give_back(m);
+    assert_int_equal(muster_leave(m), MUSTER_OK);
     stage_close();
 }
 
