@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 
-TESTS = ("library", "kv", "errors", "group", "async")
+TESTS = ("library", "kv", "errors", "group", "async", "object")
 
 
 def sanitizer():

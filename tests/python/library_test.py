@@ -20,7 +20,8 @@ CC = os.environ.get("CC", "cc").split()
 STRUCTS = {"muster_segment_config": _lib.SegmentConfig, "muster_options": _lib.Options, "muster_kv_entry": _lib.KvEntry,
            "muster_kv_list": _lib.KvList, "muster_task_info": _lib.TaskInfo, "muster_error": _lib.ErrorInfo,
            "muster_event": _lib.EventInfo, "muster_barrier_info": _lib.BarrierInfo,
-           "muster_nccl_options": _lib.NcclOptions, "muster_local": _lib.Local}
+           "muster_nccl_options": _lib.NcclOptions, "muster_object_room": _lib.ObjectRoom,
+           "muster_object_view": _lib.ObjectView, "muster_object_info": _lib.ObjectInfo, "muster_local": _lib.Local}
 
 
 def compile_(text, to, *flags):
@@ -62,7 +63,7 @@ def c_size(type_):
     if "*" in type_:
         return 8
     word = re.sub(r"\bconst\b", "", type_).split()[0]
-    return {"enum": 4, "int": 4, "int32_t": 4, "uint32_t": 4, "int64_t": 8, "uint64_t": 8, "size_t": 8,
+    return {"enum": 4, "int": 4, "int32_t": 4, "uint32_t": 4, "int64_t": 8, "uint64_t": 8, "muster_object": 8, "size_t": 8,
             "muster_deadline": 8}[word]
 
 

@@ -18,6 +18,7 @@ from muster.errors import *  # noqa: F401,F403 (the exceptions, one for each sta
 from muster.event import Event, Events
 from muster.group import Group
 from muster.kv import Entry, KeyValue
+from muster.object import ObjectRef, Objects, get, put, wait
 from muster.task import Task, TaskError, TaskState, join
 
 __version__ = "0.1.0"
@@ -28,6 +29,6 @@ def library_version() -> str:
     return str(_library.muster_version().decode())
 
 
-__all__ = ["BarrierState", "Barriers", "Entry", "Event", "Events", "Group", "KeyValue", "LibraryNotFound", "Task",
-           "TaskError", "TaskState", "join", "library_path", "library_version"]
+__all__ = ["BarrierState", "Barriers", "Entry", "Event", "Events", "Group", "KeyValue", "LibraryNotFound", "ObjectRef",
+           "Objects", "Task", "TaskError", "TaskState", "get", "join", "library_path", "library_version", "put", "wait"]
 __all__ += errors.__all__

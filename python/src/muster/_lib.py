@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
-                    c_ssize_t, c_uint32, c_uint64, c_void_p)
+                    c_ssize_t, c_ubyte, c_uint32, c_uint64, c_void_p)
 from typing import Any, Iterator, List, Optional, Tuple
 
 SONAME = "libmuster.so.0"
@@ -82,11 +82,26 @@ class Local(Structure):
                 ("partition_index", c_int32)]
 
 
+class ObjectRoom(Structure):
+    _fields_ = [("data", c_void_p), ("len", c_size_t), ("meta", c_void_p), ("meta_len", c_size_t)]
+
+
+class ObjectView(Structure):
+    _fields_ = [("object", c_uint64), ("data", c_void_p), ("len", c_size_t), ("meta", c_void_p), ("meta_len", c_size_t)]
+
+
+class ObjectInfo(Structure):
+    _fields_ = [("object", c_uint64), ("task", c_int32), ("sealed", c_int), ("code", c_int), ("len", c_uint64),
+                ("meta_len", c_uint64), ("holders", c_uint32)]
+
+
 VISIT_BARRIER = CFUNCTYPE(c_int, c_void_p, POINTER(BarrierInfo))
+VISIT_OBJECT = CFUNCTYPE(c_int, c_void_p, POINTER(ObjectInfo))
 
 _H = c_void_p  # a handle: an int, or None
 _KEY = (c_char_p, c_size_t)
 _IDS = (POINTER(c_int32), c_size_t)
+_OBJECTS = (POINTER(c_uint64), c_size_t)
 _U64, _I64, _SIZE = POINTER(c_uint64), POINTER(c_int64), POINTER(c_size_t)
 _OUT = (c_void_p, c_size_t, _SIZE, _U64)  # buffer, capacity, length, version
 
@@ -144,6 +159,17 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_event_send": (c_int, (_H, c_uint32, c_char_p, c_size_t, _U64)),
     "muster_event_next": (c_int, (_H, _U64)),
     "muster_event_read": (c_int, (_H, _U64, c_uint64, POINTER(EventInfo), c_void_p, c_size_t, _U64)),
+    "muster_object_create": (c_int, (_H, c_size_t, c_size_t, _U64, POINTER(ObjectRoom))),
+    "muster_object_seal": (c_int, (_H, c_uint64)),
+    "muster_object_fail": (c_int, (_H, c_uint64, c_int, c_char_p)),
+    "muster_object_put": (c_int, (_H, c_char_p, c_size_t, c_char_p, c_size_t, _U64)),
+    "muster_object_retain": (c_int, (_H,) + _OBJECTS + (_SIZE,)),
+    "muster_object_drop": (c_int, (_H,) + _OBJECTS),
+    "muster_object_get": (c_int, (_H,) + _OBJECTS + (c_uint64, POINTER(ObjectView), _SIZE)),
+    "muster_object_unview": (None, (_H, POINTER(ObjectView), c_size_t)),
+    "muster_object_wait": (c_int, (_H,) + _OBJECTS + (c_size_t, c_uint64, POINTER(c_ubyte), _SIZE)),
+    "muster_object_info": (c_int, (_H, c_uint64, POINTER(ObjectInfo))),
+    "muster_object_list": (c_int, (_H, VISIT_OBJECT, c_void_p)),
     "muster_nccl_version": (c_int, (POINTER(c_int),)),
     "muster_nccl_unique_id": (c_int, (_H, c_char_p, c_uint32, c_uint32, POINTER(NcclOptions), c_uint64, c_void_p,
                                       _U64)),

@@ -22,6 +22,7 @@ _NAMED = re.compile(r"\btask (\d+) \((?:(?:pid (\d+)|a guest) )?on host ([^\s)]+
 _BARE = re.compile(r"\btask (\d+)(?=: | had not | is | has | gave )")
 _PATIENCE = "the deadline passed while waiting for "
 _INTERRUPTED = "interrupted while waiting for "
+_PRODUCER = re.compile(_PATIENCE + r"(?:object 0x[0-9a-f]+|[\d of]+ objects): 0x[0-9a-f]+, of (?=task \d+ \()")
 _LIST = re.compile(r"; [a-z][a-z0-9 ,.]*: (?=task \d+ \()")  # of who could have ended the wait
 
 
@@ -29,7 +30,7 @@ def _culprits(sentence: str) -> Tuple[Culprit, ...]:
     """The tasks that the sentence names, each once, in its order. Those that have a process come first."""
     found: Dict[int, Culprit] = {}
     if sentence.startswith((_PATIENCE, _INTERRUPTED)):  # what was waited for has a name of its own
-        lists = list(_LIST.finditer(sentence))
+        lists = list(_LIST.finditer(sentence)) or list(_PRODUCER.finditer(sentence))
         sentence = sentence[lists[-1].end():] if lists else ""
     for match in _NAMED.finditer(sentence):
         task, pid, host = int(match.group(1)), match.group(2), match.group(3)
@@ -83,6 +84,9 @@ class InvalidArgument(Error, ValueError):
 class DeadlineExceeded(Error, TimeoutError):
     """The timeout passed; of a barrier or group the sentence names who was missing."""
     status = _lib.DEADLINE_EXCEEDED
+
+
+Timeout = DeadlineExceeded
 
 
 class NotFound(Error, KeyError):
@@ -165,4 +169,4 @@ def is_interruption(status: int, sentence: str) -> bool:
 
 __all__ = ["Aborted", "AlreadyExists", "Cancelled", "Culprit", "DataLoss", "DeadlineExceeded", "Error",
            "FailedPrecondition", "Internal", "InvalidArgument", "NotFound", "OutOfRange", "PermissionDenied",
-           "ResourceExhausted", "Unavailable", "Unimplemented"]
+           "ResourceExhausted", "Timeout", "Unavailable", "Unimplemented"]

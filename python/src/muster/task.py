@@ -19,13 +19,14 @@ import weakref
 from types import TracebackType
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Type
 
-from muster import _lib, _wait
+from muster import _joined, _lib, _wait
 from muster._lib import Options, SegmentConfig, deadline_of, ids_of, int_of, lib
 from muster.barrier import Barriers
 from muster.errors import DeadlineExceeded, Error, FailedPrecondition, check
 from muster.event import Events
 from muster.group import Group
 from muster.kv import KeyValue
+from muster.object import Objects
 
 STATES = ("DISCONNECTED", "CONNECTED", "ERROR")
 CAUSES = ("", "REPORTED", "DIED", "HEARTBEAT", "RESTARTED", "EXITED", "SERVICE")
@@ -71,6 +72,7 @@ class Task:
 
     kv       the keys of the job, a mapping              barrier  named barriers, called with a name
     events   numbered broadcast events                   group()  a fast barrier, allgather, broadcast, allreduce
+    objects  values in shared memory
     job, id, num_tasks, incarnation                      id is None for an observer
     """
 
@@ -87,7 +89,8 @@ class Task:
         self.kv = KeyValue(self)
         self.barrier = Barriers(self)
         self.events = Events(self)
-        _tasks.add(self)
+        self.objects = Objects(self)
+        _joined.tasks[self] = None
         _wait.joined(handle)
 
     # ---- going ----
@@ -99,7 +102,7 @@ class Task:
         self._cell.value = None
         if m is None:
             return
-        _tasks.discard(self)
+        _joined.tasks.pop(self, None)
         groups = [group._hide() for group in list(self._groups)]
         if not _wait.leaving(m) or not _wait.let_calls_end(m):
             raise FailedPrecondition("threads of this process are still in calls of job %s: it cannot be left" % self.job)
@@ -250,12 +253,9 @@ class Task:
         return "<%s in job %s%s>" % (who, self.job, "" if self._m is not None else ", left")
 
 
-_tasks: "set[Task]" = set()
-
-
 def _at_exit() -> None:
     """The end of the program is that of its tasks; an exception that ended it is what the others are told."""
-    for task in list(_tasks):
+    for task in list(_joined.tasks):
         try:
             task._finish(getattr(sys, "last_value", None))
         except Error:

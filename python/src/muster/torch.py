@@ -30,8 +30,8 @@ import torch.distributed as dist
 
 import muster
 from muster import _lib, _wait, errors
+from muster._joined import tasks
 from muster.kv import key_bytes, value_bytes
-from muster.task import _tasks
 
 try:
     from muster import _fast  # type: ignore[attr-defined]
@@ -375,12 +375,12 @@ _born = os.getpid()
 _joined: "dict[int, muster.Task]" = {}
 
 
-def joined() -> "muster.Task":
+def joined() -> Any:
     """The task that this process is in its environment's job, or now becomes. Where another process is that task (this
     one is its child, of torch.multiprocessing as a rule), an observer: it has its part in the store, but its death is
     not told to the others."""
     job, pid = os.environ.get("MUSTER_JOB"), os.getpid()
-    known = list(_tasks) if pid == _born else []
+    known = list(tasks) if pid == _born else []
     for task in [_joined.get(pid)] + known:
         if task is not None and task._cell.value and job in (None, task.job):
             return task

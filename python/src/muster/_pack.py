@@ -1,0 +1,124 @@
+"""Values as the bytes of an object, and back: pickle's protocol 5, its buffers beside the pickle.
+
+An object without metadata is bytes, as a C program puts them; `bytes` are put like that. Any other value has 8 bytes of
+metadata, whose last is its KIND. The data of PICKLE is a pickle; that of BUFFERS is a table of 64-bit numbers (how many
+buffers, and of the pickle and of each buffer the offset and the length), then these, each at a multiple of 64.
+"""
+import pickle
+import struct
+import sys
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+META = b"mupy\x01\0\0"
+PICKLE, BUFFERS = b"p", b"b"
+ALIGN = 64
+
+Part = Tuple[int, Any]  # the offset, and bytes or a memoryview
+
+
+class Packed:
+    """What is to be written: `size` bytes, `parts` of them at their offsets, and the references that the value has."""
+    __slots__ = ("meta", "size", "parts", "refs")
+
+    def __init__(self, meta: bytes, size: int, parts: Sequence[Part], refs: Sequence[Any]) -> None:
+        self.meta, self.size, self.parts, self.refs = meta, size, parts, refs
+
+
+class _Turn(threading.local):
+    """What this thread is at: the references met in the value that it packs, and the task whose object it unpacks."""
+    refs: Optional[List[Any]] = None
+    task: Any = None
+
+
+turn = _Turn()
+reducers: Dict[type, Callable[[Any], Any]] = {}  # how values of these types are reduced in an object
+
+
+def _tensor_reduce(tensor: Any) -> Any:
+    """A tensor of the CPU through numpy, whose buffer lies beside the pickle; any other as torch does it."""
+    torch = sys.modules["torch"]
+    if type(tensor) is not torch.Tensor or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+        return NotImplemented
+    if tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        return NotImplemented
+    try:
+        return tensor_of, (tensor.contiguous().numpy(), None)
+    except TypeError:  # numpy has no such numbers (bfloat16): as bytes
+        flat = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+        return tensor_of, (flat, (str(tensor.dtype).rsplit(".", 1)[1], tuple(tensor.shape)))
+
+
+def tensor_of(array: Any, was: "Optional[Tuple[str, Any]]") -> Any:
+    """The tensor over the array's memory, which is read-only: torch has no word for that, and warns."""
+    import warnings
+
+    import torch
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        tensor = torch.from_numpy(array)
+    return tensor if was is None else tensor.view(getattr(torch, was[0])).reshape(was[1])
+
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        reducer = reducers.get(type(value))
+        if reducer is not None:
+            return reducer(value)
+        if "torch" in sys.modules and type(value).__module__ == "torch" and type(value).__name__ == "Tensor":
+            return _tensor_reduce(value)
+        return NotImplemented
+
+
+class _Writer:
+    """A pickler's file: what it writes in one piece stays one."""
+    __slots__ = ("pieces", "write")
+
+    def __init__(self) -> None:
+        self.pieces: List[bytes] = []
+        self.write = self.pieces.append
+
+
+def _up(offset: int) -> int:
+    return offset + ALIGN - 1 & -ALIGN
+
+
+def pack(value: Any) -> Packed:
+    if type(value) is bytes:
+        return Packed(b"", len(value), ((0, value),), ())
+    writer, buffers, refs = _Writer(), [], []  # type: Tuple[_Writer, List[pickle.PickleBuffer], List[Any]]
+    before, turn.refs = turn.refs, refs
+    try:
+        _Pickler(writer, 5, buffer_callback=buffers.append).dump(value)
+    finally:
+        turn.refs = before
+    data = writer.pieces[0] if len(writer.pieces) == 1 else b"".join(writer.pieces)
+    if not buffers:
+        return Packed(META + PICKLE, len(data), ((0, data),), refs)
+    return _beside(data, [b.raw() for b in buffers], refs)
+
+
+def _beside(data: bytes, buffers: "List[memoryview]", refs: Sequence[Any]) -> Packed:
+    at = _up(8 + 16 * (1 + len(buffers)))
+    numbers, parts, size = [len(buffers)], [], 0  # type: Tuple[List[int], List[Part], int]
+    for part in [memoryview(data), *buffers]:
+        length = part.nbytes
+        numbers += [at, length]
+        parts.append((at, part))
+        size, at = at + length, _up(at + length)
+    return Packed(META + BUFFERS, size, [(0, struct.pack("<%dQ" % len(numbers), *numbers)), *parts], refs)
+
+
+def unpack(meta: bytes, data: memoryview, pinned: "Callable[[], memoryview]") -> Any:
+    """The value. `pinned` gives the same memory for as long as somebody has it, read-only."""
+    if not meta:
+        return bytes(data)
+    if meta == META + PICKLE:
+        return pickle.loads(data)
+    if meta != META + BUFFERS:
+        raise ValueError("an object with this metadata was not made by this version of muster for Python: %r" % meta[:64])
+    count, at, length = struct.unpack_from("<3Q", data)
+    table = struct.unpack_from("<%dQ" % (2 * count), data, 24)
+    memory = pinned()
+    return pickle.loads(data[at:at + length],
+                        buffers=[memory[table[i]:table[i] + table[i + 1]] for i in range(0, 2 * count, 2)])

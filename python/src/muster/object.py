@@ -1,0 +1,312 @@
+"""Objects in shared memory (muster/object.h): values that tasks of one host hand to each other without copying them.
+
+>>> task = muster.join("doc-object", task=0, num_tasks=1)
+>>> ref = muster.put({"step": 7, "loss": 0.25})
+>>> muster.get(ref)
+{'step': 7, 'loss': 0.25}
+>>> ready, rest = muster.wait([ref, muster.put("other")], num_returns=1)
+>>> ready == [ref], len(rest)
+(True, 1)
+>>> del ref, ready, rest
+>>> task.objects.count()
+0
+>>> task.leave()
+"""
+import ctypes
+import threading
+from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple
+
+from muster import _joined, _lib, _pack, _wait
+from muster._lib import deadline_of, int_of, lib
+from muster.errors import check, error_of, is_impatience, last_sentence
+
+_get, _put, _drop, _unview = (lib.muster_object_get, lib.muster_object_put, lib.muster_object_drop,
+                              lib.muster_object_unview)
+_byref, _Number, _View = ctypes.byref, ctypes.c_uint64, _lib.ObjectView
+_SMALL = 4096  # up to here a value is joined and put by one call
+
+
+class ObjectRef:
+    """A reference to an object. The object lives as long as some process has one, or a value that lies in its memory.
+
+    `number` is what travels: ObjectRef(number) in another process holds the object there. The sender keeps its own until
+    then. In a value that is put, a reference is an ObjectRef again for the one that gets it.
+    """
+    __slots__ = ("_task", "_cell", "__weakref__")
+
+    def __init__(self, number: int, task: Any = None) -> None:
+        self._task = task or _pack.turn.task or _joined.current()
+        cell = _Number(int_of(number, 64, False))
+        check(lib.muster_object_retain(self._task._m, _byref(cell), 1, None))
+        self._cell = cell  # from here on there is something to drop
+
+    @property
+    def number(self) -> int:
+        return int(self._cell.value)
+
+    def __del__(self, drop: Any = _drop, byref: Any = _byref) -> None:
+        try:
+            task = self._task
+            if task._m is not None:
+                drop(task._m, byref(self._cell), 1)
+                if task.objects._inner:
+                    task.objects._dropped(self._cell.value)
+        except AttributeError:
+            pass  # it was never held
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, ObjectRef) and self.number == other.number and self._task is other._task
+
+    def __hash__(self) -> int:
+        return hash(self.number)
+
+    def __repr__(self) -> str:
+        return "ObjectRef(0x%016x)" % self.number
+
+    def __reduce__(self) -> "Tuple[Any, ...]":
+        refs = _pack.turn.refs
+        if refs is not None:
+            refs.append(self)
+        return ObjectRef, (self.number,)
+
+    def __await__(self) -> "Generator[Any, None, Any]":
+        got: Generator[Any, None, Any] = self._task.objects.get_async(self).__await__()
+        return got
+
+
+def _own(task: Any, cell: Any) -> ObjectRef:
+    """The reference that a call of the library has given us."""
+    ref = ObjectRef.__new__(ObjectRef)
+    ref._task, ref._cell = task, cell
+    return ref
+
+
+class _Pin:
+    """What keeps a view until the last value that lies in it goes: the classes of pin_class()."""
+    task: Any
+    view: Any
+
+    def __del__(self, unview: Any = _unview, byref: Any = _byref) -> None:
+        m = self.task._m
+        if m is not None:
+            unview(m, byref(self.view), 1)
+
+
+_pins: Dict[int, Any] = {}
+
+
+def _pin(task: Any, view: Any) -> memoryview:
+    """The view's bytes, read-only; it is given back when they, and all that is made of them, are gone."""
+    bits = view.len.bit_length()
+    kind: Any = _pins.get(bits)
+    if kind is None:  # one for all lengths up to a power of two: ctypes keeps each class for ever
+        kind = _pins[bits] = type("Pin", (_Pin, ctypes.c_ubyte * (1 << bits)), {})
+    pin = kind.from_address(view.data)
+    pin.task, pin.view = task, view
+    return memoryview(pin).cast("B")[:view.len].toreadonly()
+
+
+_bytes_at = ctypes.pythonapi.PyMemoryView_FromMemory
+_bytes_at.restype = ctypes.py_object
+_bytes_at.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+_READ = 0x100  # PyBUF_READ
+
+
+def _value(task: Any, view: Any) -> Any:
+    """What the view shows, which is given back when nothing needs it."""
+    kept, turn = False, _pack.turn
+
+    def pinned() -> memoryview:
+        nonlocal kept
+        mine = _View()
+        ctypes.pointer(mine)[0] = view
+        memory = _pin(task, mine)
+        kept = True
+        return memory
+
+    before, turn.task = turn.task, task
+    try:
+        meta = ctypes.string_at(view.meta, view.meta_len) if view.meta_len else b""
+        return _pack.unpack(meta, _bytes_at(view.data, view.len, _READ) if view.len else memoryview(b""), pinned)
+    finally:
+        turn.task = before
+        if not kept:
+            _unview(task._m, _byref(view), 1)
+
+
+def _list_of(refs: Any, what: str) -> "List[ObjectRef]":
+    if not isinstance(refs, (list, tuple)):
+        raise TypeError("%s takes a list of references, not %s" % (what, type(refs).__name__))
+    for ref in refs:
+        if not isinstance(ref, ObjectRef):
+            raise TypeError("%s takes references, not %s" % (what, type(ref).__name__))
+    return list(refs)
+
+
+class Objects:
+    """`task.objects`. muster.put(), get() and wait() are those of the task that this process is."""
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+        self._inner: Dict[int, Sequence[ObjectRef]] = {}  # of each object that has references: those
+        self._many = 64  # so many of them, and it is looked which objects are gone
+        self._lock = threading.Lock()
+
+    def put(self, value: Any) -> ObjectRef:
+        """A new object with the value. `ResourceExhausted`: the job has no room; `OutOfRange`: it is too large."""
+        packed, cell, m = _pack.pack(value), _Number(), self._task._m
+        if packed.size <= _SMALL and len(packed.parts) == 1:
+            data = packed.parts[0][1]
+            check(_put(m, data, len(data), packed.meta, len(packed.meta), _byref(cell)))
+            ref = _own(self._task, cell)
+        else:
+            ref = self._write(packed, cell)
+        if packed.refs:
+            self._contain(ref.number, packed.refs)
+        return ref
+
+    def _write(self, packed: _pack.Packed, cell: Any) -> ObjectRef:
+        m, room = self._task._m, _lib.ObjectRoom()
+        check(lib.muster_object_create(m, packed.size, len(packed.meta), _byref(cell), _byref(room)))
+        ref = _own(self._task, cell)  # which drops it, should the rest fail
+        for at, part in packed.parts:
+            if isinstance(part, bytes):
+                ctypes.memmove(room.data + at, part, len(part))
+            elif part.nbytes:
+                _bytes_at(room.data + at, part.nbytes, 0x200)[:] = part  # PyBUF_WRITE
+        ctypes.memmove(room.meta, packed.meta, len(packed.meta))
+        check(lib.muster_object_seal(m, cell))
+        return ref
+
+    def _contain(self, outer: int, refs: Sequence[ObjectRef]) -> None:
+        """This process holds what the object refers to for as long as the object is there, and the process."""
+        gone: List[Any] = []
+        with self._lock:
+            if len(self._inner) >= self._many:
+                gone = [self._inner.pop(number) for number in list(self._inner) if not self._exists(number)]
+                self._many = max(64, 2 * len(self._inner))
+            self._inner[outer] = tuple(refs)
+        del gone  # without the lock: they may have references inside themselves
+
+    def _dropped(self, outer: int) -> None:
+        """A reference of this process to the object went: with the last one of all, what it refers to goes, too."""
+        if outer in self._inner and not self._exists(outer):
+            self._inner.pop(outer, None)
+
+    def _exists(self, number: int) -> bool:
+        info = _lib.ObjectInfo()
+        return int(lib.muster_object_info(self._task._m, number, _byref(info))) != _lib.NOT_FOUND
+
+    def get(self, refs: Any, timeout: Optional[float] = None) -> Any:
+        """The value of a reference, or the values of a list of them, waiting until all are there.
+
+        Arrays lie in the object's memory and cannot be written to. Errors: `Timeout` (which is `DeadlineExceeded`),
+        `Unavailable` (the producer died before), `NotFound` (nobody held it any more).
+        """
+        if isinstance(refs, ObjectRef):
+            return self._values([refs], timeout)[0]
+        return self._values(_list_of(refs, "get()"), timeout)
+
+    def _values(self, refs: "List[ObjectRef]", timeout: Optional[float]) -> List[Any]:
+        count, m = len(refs), self._task._m
+        views, numbers = (_View * count)(), (_Number * count)(*[ref._cell.value for ref in refs])
+        status = _get(m, numbers, count, 0, views, None)  # most are there
+        if status and timeout != 0 and is_impatience(status, last_sentence()):
+            status = _wait.wait(m, deadline_of(timeout), lambda until: int(_get(m, numbers, count, until, views, None)))
+        if status:
+            raise error_of(status)
+        return self._unpacked(views)
+
+    def _unpacked(self, views: Any) -> List[Any]:
+        values, at = [], 0
+        try:
+            for view in views:
+                at += 1
+                values.append(_value(self._task, view))
+        finally:
+            if at < len(views):
+                _unview(self._task._m, _byref(views, at * ctypes.sizeof(_View)), len(views) - at)
+        return values
+
+    async def get_async(self, ref: ObjectRef, timeout: Optional[float] = None) -> Any:
+        """The same for asyncio; `await ref` waits for ever."""
+        m, numbers, ready, count = self._task._m, (_Number * 1)(ref.number), ctypes.c_ubyte(), ctypes.c_size_t()
+
+        def turn(until: int) -> Any:
+            status = lib.muster_object_wait(m, numbers, 1, 1, until, _byref(ready), _byref(count))
+            if status and _wait.sliced(status) and m not in _wait.interrupted:
+                return _wait.NotYet
+            check(status)
+            return True
+
+        if lib.muster_object_wait(m, numbers, 1, 1, 0, _byref(ready), _byref(count)):
+            await _wait.wait_async(self._task, timeout, turn)
+        return self.get(ref, 0)
+
+    def wait(self, refs: Any, num_returns: int = 1, timeout: Optional[float] = None
+             ) -> "Tuple[List[ObjectRef], List[ObjectRef]]":
+        """Wait until `num_returns` of the references are ready, or the timeout has passed: (ready, the others), both in
+        the order given. No more than num_returns are returned as ready. An error is ready."""
+        refs = _list_of(refs, "wait()")
+        count = len(refs)
+        if len(set(refs)) != count:
+            raise ValueError("wait() takes each reference once")
+        if not 0 < num_returns <= count:
+            raise ValueError("num_returns is %d of %d references" % (num_returns, count))
+        ready, num_ready, m = (ctypes.c_ubyte * count)(), ctypes.c_size_t(), self._task._m
+        numbers = (_Number * count)(*[ref._cell.value for ref in refs])
+
+        def step(until: int) -> int:
+            return int(lib.muster_object_wait(m, numbers, count, num_returns, until, ready, _byref(num_ready)))
+
+        status = step(0)
+        if status and timeout != 0 and is_impatience(status, last_sentence()):
+            status = _wait.wait(m, deadline_of(timeout), step)
+        if status and not is_impatience(status, last_sentence()):
+            raise error_of(status)
+        done: List[ObjectRef] = []
+        left: List[ObjectRef] = []
+        for ref, is_ready in zip(refs, ready):
+            (done if is_ready and len(done) < num_returns else left).append(ref)
+        return done, left
+
+    def infos(self) -> "List[Any]":
+        """Every object of this host, as muster/object.h's muster_object_info."""
+        found: List[Any] = []
+
+        def visit(_: Any, info: Any) -> int:
+            copy = _lib.ObjectInfo()
+            ctypes.pointer(copy)[0] = info[0]
+            found.append(copy)
+            return 0
+
+        check(lib.muster_object_list(self._task._m, _lib.VISIT_OBJECT(visit), None))
+        return found
+
+    def count(self) -> int:
+        """How many objects this host has."""
+        return len(self.infos())
+
+
+def put(value: Any) -> ObjectRef:
+    """Objects.put() of the task that this process is."""
+    objects: Objects = _joined.current().objects
+    return objects.put(value)
+
+
+def get(refs: Any, timeout: Optional[float] = None) -> Any:
+    """Objects.get(): the value of a reference, or of each of a list."""
+    return _objects_of(refs).get(refs, timeout)
+
+
+def wait(refs: Any, num_returns: int = 1, timeout: Optional[float] = None
+         ) -> "Tuple[List[ObjectRef], List[ObjectRef]]":
+    """Objects.wait(): (ready, the others)."""
+    return _objects_of(refs).wait(refs, num_returns, timeout)
+
+
+def _objects_of(refs: Any) -> Objects:
+    first = refs[0] if isinstance(refs, (list, tuple)) and refs else refs
+    task = first._task if isinstance(first, ObjectRef) else _joined.current()
+    objects: Objects = task.objects
+    return objects
