@@ -1,6 +1,6 @@
 /*
  * rpc/worker_call.c: one call to a worker: look its name up, connect to one of its addresses after the other, say one
- * request of HTTP/2, and hear the status of the answer.
+ * request of HTTP/2, and hear the status of the answer. Where the connection is kept, then the next.
  *
  * What the other end says is a stranger's: a bounded number of bytes of it are read, and of its words only what can be
  * printed is kept. The deadline is the caller's.
@@ -24,23 +24,39 @@ enum {
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
+/* False: no memory. */
+static bool question_set(struct mu_worker_call *call, const char *path, const void *message, size_t len)
+{
+    uint8_t *bytes = malloc(PREFIX + len);
+
+    if (!bytes)
+        return false;
+    bytes[0] = 0;
+    for (int i = 0; i < 4; i++)
+        bytes[1 + i] = (uint8_t)(len >> (24 - 8 * i));
+    if (len > 0)
+        memcpy(bytes + PREFIX, message, len);
+    free(call->bytes);
+    call->bytes = bytes;
+    call->path = path;
+    call->len = PREFIX + len;
+    call->given = 0;
+    return true;
+}
+
 struct mu_worker_call *mu_worker_call_new(const struct mu_link_name *name, const char *path, const void *message,
                                           size_t len)
 {
-    struct mu_worker_call *call = calloc(1, sizeof *call + PREFIX + len);
+    struct mu_worker_call *call = calloc(1, sizeof *call);
     bool is_v6 = strchr(name->host, ':') != NULL;
 
-    if (!call)
+    if (!call || !question_set(call, path, message, len)) {
+        free(call);
         return NULL;
+    }
     call->name = *name;
     snprintf(call->authority, sizeof call->authority, is_v6 ? "[%s]:%s" : "%s:%s", name->host, name->port);
-    call->path = path;
     call->fd = -1;
-    call->len = PREFIX + len;
-    for (int i = 0; i < 4; i++)
-        call->bytes[1 + i] = (uint8_t)(len >> (24 - 8 * i));
-    if (len > 0)
-        memcpy(call->bytes + PREFIX, message, len);
     return call;
 }
 
@@ -62,6 +78,7 @@ void mu_worker_call_free(struct mu_worker_call *call)
     mu_lookup_abandon(call->lookup);
     if (call->list)
         freeaddrinfo(call->list);
+    free(call->bytes);
     free(call);
 }
 
@@ -85,7 +102,8 @@ static bool socket_watch(struct mu_worker_call *call, int fd, int operation, int
 
 bool mu_worker_call_is_well(const struct mu_worker_call *call)
 {
-    return call->is_over && !call->why[0] && call->http_status == 200 && call->has_status && call->grpc_status == 0;
+    return (call->is_over || call->is_answered) && !call->why[0] && call->http_status == 200 && call->has_status &&
+           call->grpc_status == 0;
 }
 
 /* ---- HTTP/2 ------------------------------------------------------------------------------------------------------ */
@@ -116,7 +134,7 @@ static int on_answer_header(nghttp2_session *session, const nghttp2_frame *frame
 
     (void)session;
     (void)flags;
-    if (frame->hd.stream_id != 1)
+    if (frame->hd.stream_id != call->stream)
         return 0;
     if (word_is(name, name_len, ":status")) {
         call->http_status = small_number(value, len);
@@ -136,9 +154,9 @@ static int on_answer_stream_close(nghttp2_session *session, int32_t id, uint32_t
     struct mu_worker_call *call = user;
 
     (void)session;
-    if (id != 1)
+    if (id != call->stream)
         return 0;
-    call->is_over = true;
+    *(call->keeps ? &call->is_answered : &call->is_over) = true;
     if (error != NGHTTP2_NO_ERROR && !call->has_status)
         snprintf(call->why, sizeof call->why, "it took the call back: %s", nghttp2_http2_strerror(error));
     else if (call->http_status != 200)
@@ -191,8 +209,8 @@ static bool worker_call_submit(struct mu_worker_call *call)
     nv[5] = header_of("te", "trailers");
     nv[6] = header_of("grpc-timeout", timeout);
     nv[7] = header_of("user-agent", "muster");
-    return nghttp2_submit_settings(call->session, NGHTTP2_FLAG_NONE, NULL, 0) == 0 &&
-           nghttp2_submit_request(call->session, NULL, nv, sizeof nv / sizeof *nv, &provider, NULL) == 1;
+    call->stream = nghttp2_submit_request(call->session, NULL, nv, sizeof nv / sizeof *nv, &provider, NULL);
+    return call->stream > 0;
 }
 
 static ssize_t on_send(nghttp2_session *session, const uint8_t *bytes, size_t len, int flags, void *user)
@@ -220,7 +238,9 @@ static bool begin_session(struct mu_worker_call *call)
     nghttp2_session_callbacks_set_send_callback(c, on_send);
     nghttp2_session_callbacks_set_on_header_callback(c, on_answer_header);
     nghttp2_session_callbacks_set_on_stream_close_callback(c, on_answer_stream_close);
-    ok = nghttp2_session_client_new(&call->session, c, call) == 0 && worker_call_submit(call);
+    ok = nghttp2_session_client_new(&call->session, c, call) == 0 &&
+         nghttp2_submit_settings(call->session, NGHTTP2_FLAG_NONE, NULL, 0) == 0 &&
+         (!call->path || worker_call_submit(call));
     nghttp2_session_callbacks_del(c);
     return ok;
 }
@@ -244,6 +264,23 @@ static void worker_call_speak(struct mu_worker_call *call)
     events = EPOLLIN | (nghttp2_session_want_write(call->session) ? EPOLLOUT : 0);
     if (events != call->polled && socket_watch(call, call->fd, EPOLL_CTL_MOD, events))
         call->polled = events;
+}
+
+bool mu_worker_call_again(struct mu_worker_call *call, const char *path, const void *message, size_t len)
+{
+    if (!question_set(call, path, message, len))
+        return false;
+    call->is_answered = call->has_status = false;
+    call->why[0] = call->words[0] = 0;
+    call->came = 0;
+    call->stream = 0;
+    if (!call->is_connected || call->is_over) /* it is said as soon as it can be */
+        return true;
+    if (worker_call_submit(call))
+        worker_call_speak(call);
+    else
+        worker_call_fail(call, "the connection takes no more calls");
+    return true;
 }
 
 static void worker_call_hear(struct mu_worker_call *call)
