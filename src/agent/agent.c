@@ -32,9 +32,10 @@ static rlim_t files_needed(const struct mu_agent *agent)
     rlim_t clients = options->hosts ? agent->local_tasks : agent->num_tasks;
     rlim_t guests = options->grpc ? 2 * clients : 0; /* connections */
     rlim_t stores = options->tcpstore ? 4 * clients : 0;
+    rlim_t ray = options->ray ? 256 : 0; /* drivers, workers and stores, each by two connections */
     rlim_t mpi = options->mpi == MU_AGENT_MPI_NONE || agent->launching.has_no_room_for_mpi ? 0 : 2 * clients;
 
-    return 64 + (rlim_t)agent->local_tasks * each + hosts + guests + stores + mpi;
+    return 64 + (rlim_t)agent->local_tasks * each + hosts + guests + stores + ray + mpi;
 }
 
 static int raise_file_limit(struct mu_agent *agent)

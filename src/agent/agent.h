@@ -65,6 +65,16 @@ struct mu_agent_tcpstore {
 /* The keys below this name the tasks that wait in MPI on a host, in words: "muster/mpi/3"; "": none. */
 #define MU_AGENT_MPI_WAITS "muster/mpi"
 
+/* The scheduler of Ray's protocol of 2016: ray/service.h. */
+struct mu_agent_ray {
+    const char *address; /* "127.0.0.1:10001" */
+    int insecure;        /* at an address that other machines reach */
+};
+
+/* The same of that: "ADDRESS drivers N workers N stores N queued N running N succeeded N failed N". */
+#define MU_AGENT_RAY_KEY       "muster/ray"
+#define MU_AGENT_RAY_HOSTS_KEY "muster/ray-hosts"
+
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
 
 /* What MPI programs find in their environment. */
@@ -102,6 +112,7 @@ struct mu_agent_options {
     const char *metrics;                      /* address to serve them at; NULL: nowhere */
     const struct mu_agent_grpc *grpc;         /* NULL: the coordination service is not served */
     const struct mu_agent_tcpstore *tcpstore; /* NULL: PyTorch's store is not */
+    const struct mu_agent_ray *ray;           /* NULL: nor is Ray's scheduler */
     enum mu_agent_mpi mpi;
     /* Prints the state of every task; at the timeout. NULL: nothing is printed. */
     void (*report)(struct muster *muster, FILE *out);
@@ -111,11 +122,11 @@ struct mu_agent_options {
 int mu_agent_run(const struct mu_agent_options *options);
 
 /*
- * Serve the coordination service, PyTorch's store or both to tasks that others start, until a signal comes. Once they
- * are served, `ready` is called with the job's name and their addresses, NULL of what is not. Exit status of `muster
- * serve`.
+ * Serve the coordination service, PyTorch's store, Ray's scheduler, or several of them, to tasks that others start,
+ * until a signal comes. Once they are served, `ready` is called with the job's name and their addresses, NULL of what
+ * is not. Exit status of `muster serve`.
  */
-typedef void (*mu_agent_ready_fn)(const char *job, const char *grpc, const char *tcpstore);
+typedef void (*mu_agent_ready_fn)(const char *job, const char *grpc, const char *tcpstore, const char *ray);
 int mu_agent_serve(const struct mu_agent_options *options, mu_agent_ready_fn ready);
 
 /* What mu_agent_run() would do, on `out`. Exit status. */

@@ -23,9 +23,8 @@
  * job.c      the observer
  * hosts.c    other hosts (with meet.c, mail.c, orders.c, lead.c, rsh.c, follow.c, news.c, rejoin.c)
  * exposition.c  what Prometheus is told (in metrics/: metrics.c, connection.c, address.c, text.c, and http.c)
- * coord.c     the engine, which the servers of clients ask
- * grpc.c     the coordination service for JAX and TensorFlow
- * tcpstore.c PyTorch's store
+ * coord.c, grpc.c  the engine, which the servers of clients ask; the coordination service for JAX and TensorFlow
+ * tcpstore.c PyTorch's store; ray.c: the scheduler of Ray's protocol of 2016
  * notes.c    what is served where, for people
  * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi/wait.c, mpi/folder.c, mpi/unserved.c)
  * pmix.c     PMIx for the tasks, by libpmix
@@ -208,8 +207,8 @@ void mu_agent_look_sweeping(struct mu_agent *agent);
 void mu_agent_look_pausing(struct mu_agent *agent);
 
 extern const struct mu_component mu_observer_component, mu_hosts_component, mu_metrics_component,
-    mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_notes_component, mu_mpi_component,
-    mu_pmix_component, mu_health_component, mu_sights_component, mu_gather_component;
+    mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_ray_component, mu_notes_component,
+    mu_mpi_component, mu_pmix_component, mu_health_component, mu_sights_component, mu_gather_component;
 
 /* ---- exposition.c ---- */
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
@@ -249,12 +248,13 @@ struct mu_coord *mu_agent_coord(const struct mu_agent *agent);
 /* Where clients on this machine find it: a listener at every address is here, too. */
 void mu_agent_find_way(const char *address, char *way, size_t size);
 
-/* ---- grpc.c, tcpstore.c ---- */
+/* ---- grpc.c, tcpstore.c, ray.c ---- */
 /* Where the tasks find what is served, and where it listens; NULL: it is not served. */
 const char *mu_agent_grpc_way(const struct mu_agent *agent);
 const char *mu_agent_grpc_address(const struct mu_agent *agent);
 const char *mu_agent_tcpstore_way(const struct mu_agent *agent);
 const char *mu_agent_tcpstore_address(const struct mu_agent *agent);
+const char *mu_agent_ray_address(const struct mu_agent *agent);
 
 /* ---- sights.c ---- */
 /* A follower tells the leader's agent from now on what its tasks do; not any more; and anew, for it may not know. */

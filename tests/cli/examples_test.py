@@ -50,7 +50,7 @@ STATUS = {
 # Where this machine lacks something, as GPUs, that is said.
 MAY_LACK = {"-n gpu": "GPU", "--mpi pmix": "libpmix", "| grep sum": "", "| grep -v ^ok": ""}
 # These end when they are told to.
-STAYS = ("muster serve -n 4", "muster serve --jobs", "muster event read", "muster status --job train --watch")
+STAYS = ("muster serve -n 4", "muster serve --jobs", "muster serve --ray=127.0.0.1:10001", "muster event read", "muster status --job train --watch")
 BEFORE = {
     "muster segment list": ": > /dev/shm/muster-$(id -u)-train",
     "muster task error": "{ sleep 0.5; muster task error --job train 2 broken; } &",  # sleep: it waits for that

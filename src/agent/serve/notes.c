@@ -121,14 +121,14 @@ static void note_again(uv_timer_t *timer)
     struct mu_agent *agent = timer->loop->data;
 
     note_all(agent);
-    for (unsigned what = 0; what < MU_COMPONENT_COUNT && mu_agent_follows(agent); what++)
+    for (unsigned what = 0; what < MU_COMPONENT_COUNT && mu_agent_follows(agent) && mu_agent_coord(agent); what++)
         if (is_served(agent, what))
             look_at_notes(agent, what);
 }
 
 static int notes_begin(struct mu_agent *agent)
 {
-    if (!mu_agent_has_coord(agent))
+    if (!mu_agent_has_coord(agent) && !agent->options->ray)
         return 0;
     memset(notes_state(agent)->notes, 0, sizeof notes_state(agent)->notes);
     note_all(agent);

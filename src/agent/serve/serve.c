@@ -21,7 +21,8 @@ static enum mu_agent_event serve_open(struct mu_agent *agent)
     if (mu_agent_open_job(agent) || mu_components_begin(agent))
         return MU_ON_NOT_OPENED;
     mu_agent_watch_job(agent);
-    agent->ready(agent->job, mu_agent_grpc_address(agent), mu_agent_tcpstore_address(agent));
+    agent->ready(agent->job, mu_agent_grpc_address(agent), mu_agent_tcpstore_address(agent),
+                 mu_agent_ray_address(agent));
     return MU_ON_OPENED;
 }
 

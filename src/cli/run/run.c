@@ -3,6 +3,7 @@
  * does the work.
  */
 #include "cli/run/run.h"
+#include "cli/run/ray.h"
 #include "cli/run/tcpstore.h"
 
 #include <stdlib.h>
@@ -133,6 +134,8 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
                             "--survive and --tcpstore%s exclude each other: the tasks' store ends with the "
                             "launcher",
                             call->values[MU_OPT_TCPSTORE] ? "" : " (MUSTER_TCPSTORE)");
+    if (options->survive && options->ray)
+        return mu_cli_usage(call, "--survive and --ray exclude each other: the scheduler ends with the launcher");
     if (options->survive && options->memfd)
         return mu_cli_usage(call,
                             "--survive and --memfd exclude each other: without a name nobody could adopt the job");
@@ -397,10 +400,13 @@ static int run_run(struct mu_cli_call *call)
     struct mu_cli_hosts hosts = {.orders.attempt = 0};
     struct mu_agent_grpc grpc = {.address = NULL};
     struct mu_agent_tcpstore store = {.address = NULL};
+    struct mu_agent_ray ray = {.address = NULL};
     int code = mu_cli_take_grpc(call, &grpc, &job.options);
 
     if (!code)
         code = mu_cli_take_tcpstore(call, &store, &job.options);
+    if (!code)
+        code = mu_cli_take_ray(call, &ray, &job.options);
     if (!code)
         code = mu_cli_hosts_take(call, &job, &hosts);
     if (!code)
@@ -450,6 +456,7 @@ static const struct mu_cli_option run_options[] = {
     {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", NULL, "serve the coordination service of JAX and TensorFlow to the tasks"},
     MU_CLI_GRPC_OPTIONS,
     MU_CLI_TCPSTORE_OPTIONS,
+    MU_CLI_RAY_OPTIONS,
     MU_CLI_MPI,
     {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", NULL, "keep the last events of each thread (4096) for 'muster trace'"},
     {MU_OPT_ENV, 0, "env", "K=V", NULL, "set a variable for the tasks; may be repeated"},

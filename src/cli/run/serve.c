@@ -1,12 +1,13 @@
 /*
- * cli/run/serve.c: `muster serve`: the coordination service, or PyTorch's store, or both, for tasks that somebody else
- * starts, on any host.
+ * cli/run/serve.c: `muster serve`: the coordination service, PyTorch's store, Ray's scheduler, or several of them, for
+ * tasks that somebody else starts, on any host.
  */
 #include <string.h>
 #include <unistd.h>
 
 #include "agent/hosts/hosts.h"
 #include "cli/run/grpc.h"
+#include "cli/run/ray.h"
 #include "cli/run/run.h"
 #include "cli/run/tcpstore.h"
 
@@ -14,7 +15,7 @@ static int print_json;
 static const struct mu_cli_call *serving;
 
 /* The first lines of stdout, for the program that starts the clients. */
-static void ready_lines_print(const char *job, const char *grpc, const char *tcpstore)
+static void ready_lines_print(const char *job, const char *grpc, const char *tcpstore, const char *ray)
 {
     struct mu_cli_json json;
 
@@ -26,6 +27,8 @@ static void ready_lines_print(const char *job, const char *grpc, const char *tcp
             mu_cli_json_text(&json, "address", grpc);
         if (tcpstore)
             mu_cli_json_text(&json, "tcpstore", tcpstore);
+        if (ray)
+            mu_cli_json_text(&json, "ray", ray);
         mu_cli_json_unsigned(&json, "pid", (uint64_t)getpid());
         mu_cli_json_close(&json, '}');
         mu_cli_json_end(&json);
@@ -34,6 +37,8 @@ static void ready_lines_print(const char *job, const char *grpc, const char *tcp
             puts(grpc);
         if (tcpstore)
             puts(tcpstore);
+        if (ray)
+            puts(ray);
     }
     mu_cli_finish(serving, 0);
 }
@@ -60,22 +65,23 @@ static int count_jobs(const struct mu_cli_call *call, const char *jobs, uint64_t
     }
 }
 
-static int serve_take_tasks(const struct mu_cli_call *call, const char *jobs, uint32_t *ret_tasks)
+/* only_ray: its drivers and workers need no number in the job. */
+static int serve_take_tasks(const struct mu_cli_call *call, const char *jobs, bool only_ray, uint32_t *ret_tasks)
 {
     const char *text = call->values[MU_OPT_TASKS];
-    uint64_t number = 0, counted = 0;
+    uint64_t number = only_ray, counted = 0;
     int code = jobs ? count_jobs(call, jobs, &counted) : 0;
 
     if (code)
         return code;
-    if (!text && !jobs)
+    if (!text && !jobs && !only_ray)
         return mu_cli_usage(call, "say --tasks N: no client tells how many there are");
     if (text && (mu_cli_parse_unsigned(text, MU_AGENT_TASKS_MAX, &number) || number == 0))
         return mu_cli_wrong(call, MU_OPT_TASKS, text, "is no number of tasks from 1 to %u", MU_AGENT_TASKS_MAX);
     if (text && jobs && number != counted)
         return mu_cli_usage(call, "--tasks %llu, but --jobs %s are %llu", (unsigned long long)number, jobs,
                             (unsigned long long)counted);
-    number = text ? number : counted;
+    number = text || only_ray ? number : counted;
     if (number > MU_AGENT_TASKS_MAX)
         return mu_cli_usage(call, "--jobs %s are more than %u tasks", jobs, MU_AGENT_TASKS_MAX);
     *ret_tasks = (uint32_t)number;
@@ -86,6 +92,7 @@ static int serve_run(struct mu_cli_call *call)
 {
     struct mu_agent_grpc grpc = {.address = NULL};
     struct mu_agent_tcpstore store = {.address = NULL};
+    struct mu_agent_ray ray = {.address = NULL};
     struct mu_agent_options options = {.job = call->values[MU_OPT_JOB], .stdin_to = MU_AGENT_STDIN_NONE};
     int code;
 
@@ -94,10 +101,13 @@ static int serve_run(struct mu_cli_call *call)
     grpc.once = call->values[MU_OPT_ONCE] != NULL;
     if (!code)
         code = mu_cli_take_tcpstore(call, &store, &options);
-    if (!code && !options.grpc && (grpc.jobs || grpc.once))
-        code = mu_cli_usage(call, "--%s with --tcpstore needs --grpc: it is about that", grpc.jobs ? "jobs" : "once");
     if (!code)
-        code = serve_take_tasks(call, grpc.jobs, &options.num_tasks);
+        code = mu_cli_take_ray(call, &ray, &options);
+    if (!code && !options.grpc && (grpc.jobs || grpc.once))
+        code = mu_cli_usage(call, "--%s with --%s needs --grpc: it is about that", grpc.jobs ? "jobs" : "once",
+                            options.tcpstore ? "tcpstore" : "ray");
+    if (!code)
+        code = serve_take_tasks(call, grpc.jobs, options.ray && !options.grpc && !options.tcpstore, &options.num_tasks);
     if (!code)
         code = mu_cli_take_segment(call, options.num_tasks, &options);
     if (!code)
@@ -119,6 +129,7 @@ static const struct mu_cli_option serve_options[] = {
     {MU_OPT_ONCE, 0, "once", NULL, NULL, "end when all tasks have shut down"},
     MU_CLI_GRPC_OPTIONS,
     MU_CLI_TCPSTORE_OPTIONS,
+    MU_CLI_RAY_OPTIONS,
     MU_CLI_METRICS,
     MU_CLI_SEGMENT_OPTIONS,
     MU_CLI_JSON,
@@ -128,7 +139,8 @@ static const struct mu_cli_option serve_options[] = {
 const struct mu_cli_verb mu_cli_serve = {
     .name = "serve",
     .operands = "",
-    .summary = "Serve JAX's and TensorFlow's coordination, or PyTorch's store, to tasks that others start",
+    .summary =
+        "Serve JAX's and TensorFlow's coordination, PyTorch's store, or Ray's scheduler, to tasks that others start",
     .options = serve_options,
     .run = serve_run,
 };
