@@ -16,6 +16,10 @@ enum muster_status mu_ray_put(struct mu_ray_sched *s, uint64_t worker, uint64_t 
 
     if (!status)
         status = mu_ray_object_new(s, 1, 1, ret_object);
+    if (!status) {
+        mu_ray_object_at(s, *ret_object)->producer = w->id;
+        mu_ray_ledger_add(w, *ret_object, 1);
+    }
     if (!status)
         mu_ray_operation_add(
             s, &(struct mu_ray_operation){.kind = MU_RAY_OP_PUT, .creator = mu_ray_creator(w), .object = *ret_object});
@@ -143,25 +147,33 @@ static enum muster_status ids_check(const struct mu_ray_sched *s, const uint64_t
     return status;
 }
 
-enum muster_status mu_ray_increment(struct mu_ray_sched *s, const uint64_t *ids, size_t count)
+enum muster_status mu_ray_increment(struct mu_ray_sched *s, uint64_t by, const uint64_t *ids, size_t count)
 {
-    enum muster_status status = ids_check(s, ids, count);
+    struct mu_ray_worker *w = mu_ray_holder(s, by);
+    enum muster_status status = mu_ray_holder_check(s, by);
 
+    if (!status)
+        status = ids_check(s, ids, count);
     if (!status && count == 0)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "the request names no object");
     for (size_t i = 0; !status && i < count; i++) {
         mu_ray_object_at(s, ids[i])->count++;
         mu_ray_root(s, ids[i])->total++;
+        if (w)
+            mu_ray_ledger_add(w, ids[i], 1);
     }
     return status;
 }
 
 /* All of them or, where one has not so many, none. */
-enum muster_status mu_ray_decrement(struct mu_ray_sched *s, const uint64_t *ids, size_t count)
+enum muster_status mu_ray_decrement(struct mu_ray_sched *s, uint64_t by, const uint64_t *ids, size_t count)
 {
-    enum muster_status status = ids_check(s, ids, count);
+    struct mu_ray_worker *w = mu_ray_holder(s, by);
+    enum muster_status status = mu_ray_holder_check(s, by);
     size_t taken = 0;
 
+    if (!status)
+        status = ids_check(s, ids, count);
     if (!status && count == 0)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "the request names no object");
     for (; !status && taken < count; taken += !status) {
@@ -178,6 +190,8 @@ enum muster_status mu_ray_decrement(struct mu_ray_sched *s, const uint64_t *ids,
     }
     while (taken > 0) { /* they were taken on trial */
         mu_ray_object_at(s, ids[--taken])->count++;
+        if (!status && w)
+            mu_ray_ledger_add(w, ids[taken], -1);
         if (!status)
             mu_ray_drop(s, ids[taken]);
     }
@@ -185,14 +199,18 @@ enum muster_status mu_ray_decrement(struct mu_ray_sched *s, const uint64_t *ids,
     return status;
 }
 
-enum muster_status mu_ray_contain(struct mu_ray_sched *s, uint64_t object, const uint64_t *ids, size_t count)
+enum muster_status mu_ray_contain(struct mu_ray_sched *s, uint64_t by, uint64_t object, const uint64_t *ids,
+                                  size_t count)
 {
+    struct mu_ray_worker *w = mu_ray_holder(s, by);
     struct mu_ray_object *o;
-    enum muster_status status = mu_ray_object_find(s, object, &o);
+    enum muster_status status = mu_ray_holder_check(s, by);
     uint64_t *contained;
 
     if (count == 0 && object < s->num_objects)
         return MUSTER_OK;
+    if (!status)
+        status = mu_ray_object_find(s, object, &o);
     if (!status)
         status = ids_check(s, ids, count);
     if (!status && o->num_contained > 0)
@@ -211,5 +229,7 @@ enum muster_status mu_ray_contain(struct mu_ray_sched *s, uint64_t object, const
     memcpy(contained, ids, count * sizeof *contained);
     o->contained = contained;
     o->num_contained = (uint32_t)count;
+    for (size_t i = 0; w && i < count; i++)
+        mu_ray_ledger_add(w, ids[i], -1); /* they are the container's now */
     return MUSTER_OK;
 }

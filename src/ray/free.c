@@ -42,6 +42,8 @@ void mu_ray_drop_producer(struct mu_ray_sched *s, uint64_t id)
     if (!o || o->is_freed || !o->has_producer)
         return;
     o->has_producer = false;
+    if (o->producer != UINT32_MAX)
+        mu_ray_ledger_add(s->workers[o->producer], id, -1);
     mu_ray_drop(s, id);
 }
 

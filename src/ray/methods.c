@@ -58,6 +58,55 @@ static void call_answer(struct mu_rpc_call *call, struct mu_pack *reply)
     mu_pack_done(reply);
 }
 
+/*
+ * A connection stands for the worker that registered by it. Where one speaks for two, or one worker by two, nobody can
+ * tell for which of them a request changes references.
+ */
+static void caller_note(struct mu_ray_service *s, struct mu_rpc_call *call, uint64_t worker)
+{
+    void **own = mu_rpc_conn_data(mu_rpc_conn_of(call));
+
+    if ((uintptr_t)*own == worker + 1)
+        return;
+    mu_ray_distrust(s->sched, worker);
+    if (*own)
+        mu_ray_distrust(s->sched, (uintptr_t)*own - 1);
+}
+
+static void caller_register(struct mu_ray_service *s, struct mu_rpc_call *call, uint64_t worker)
+{
+    void **own = mu_rpc_conn_data(mu_rpc_conn_of(call));
+
+    if (*own)
+        caller_note(s, call, worker);
+    else
+        *own = (void *)(uintptr_t)(worker + 1);
+}
+
+void mu_ray_caller_left(void *arg, struct mu_rpc_conn *conn, const char *why)
+{
+    struct mu_ray_service *s = arg;
+    void **own = mu_rpc_conn_data(conn);
+
+    (void)why;
+    if (*own && s->sched)
+        mu_ray_worker_left(s->sched, (uintptr_t)*own - 1);
+    *own = NULL;
+}
+
+/* In these requests the first field is the worker that asks. */
+static bool names_caller(const ProtobufCMessage *request)
+{
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(request->descriptor, 1);
+
+    return field && strcmp(field->name, "workerid") == 0;
+}
+_Static_assert(offsetof(Mu__Ray__PutObjRequest, workerid) == offsetof(Mu__Ray__RegisterFunctionRequest, workerid) &&
+                   offsetof(Mu__Ray__PutObjRequest, workerid) == offsetof(Mu__Ray__SubmitTaskRequest, workerid) &&
+                   offsetof(Mu__Ray__PutObjRequest, workerid) == offsetof(Mu__Ray__RequestObjRequest, workerid) &&
+                   offsetof(Mu__Ray__PutObjRequest, workerid) == offsetof(Mu__Ray__ReadyForNewTaskRequest, workerid),
+               "ray_begin() reads the worker of them all in one place");
+
 static void ray_begin(struct mu_rpc_call *call, const void *body, size_t len)
 {
     const struct ray_method *method = mu_rpc_method_of(call)->data;
@@ -70,6 +119,9 @@ static void ray_begin(struct mu_rpc_call *call, const void *body, size_t len)
         call_refuse(call, status);
         return;
     }
+    if (names_caller(request))
+        caller_note(s, call, ((const Mu__Ray__PutObjRequest *)request)->workerid);
+    s->caller = (uint64_t)(uintptr_t)*mu_rpc_conn_data(mu_rpc_conn_of(call)) - 1; /* NIL: none */
     if (method->take) {
         method->take(s, call, request, body, len);
     } else {
@@ -100,6 +152,7 @@ bool mu_ray_register_try(struct mu_ray_visit *v)
         call_refuse(v->call, status);
         return true;
     }
+    caller_register(v->service, v->call, ids.worker);
     reply_number(&reply, 1, ids.worker);
     reply_number(&reply, 2, ids.store);
     reply_text(&reply, 3, ids.address);
@@ -290,7 +343,7 @@ static enum muster_status answer_increment(struct mu_ray_service *s, const Proto
     const Mu__Ray__ChangeCountsRequest *q = (const void *)request;
 
     (void)reply;
-    return mu_ray_increment(s->sched, q->objectid, q->n_objectid);
+    return mu_ray_increment(s->sched, s->caller, q->objectid, q->n_objectid);
 }
 
 static enum muster_status answer_decrement(struct mu_ray_service *s, const ProtobufCMessage *request,
@@ -299,7 +352,7 @@ static enum muster_status answer_decrement(struct mu_ray_service *s, const Proto
     const Mu__Ray__ChangeCountsRequest *q = (const void *)request;
 
     (void)reply;
-    return mu_ray_decrement(s->sched, q->objectid, q->n_objectid);
+    return mu_ray_decrement(s->sched, s->caller, q->objectid, q->n_objectid);
 }
 
 static enum muster_status answer_increment_one(struct mu_ray_service *s, const ProtobufCMessage *request,
@@ -308,7 +361,7 @@ static enum muster_status answer_increment_one(struct mu_ray_service *s, const P
     const Mu__Ray__ChangeCountRequest *q = (const void *)request;
 
     (void)reply;
-    return mu_ray_increment(s->sched, &q->objectid, 1);
+    return mu_ray_increment(s->sched, s->caller, &q->objectid, 1);
 }
 
 static enum muster_status answer_decrement_one(struct mu_ray_service *s, const ProtobufCMessage *request,
@@ -317,7 +370,7 @@ static enum muster_status answer_decrement_one(struct mu_ray_service *s, const P
     const Mu__Ray__ChangeCountRequest *q = (const void *)request;
 
     (void)reply;
-    return mu_ray_decrement(s->sched, &q->objectid, 1);
+    return mu_ray_decrement(s->sched, s->caller, &q->objectid, 1);
 }
 
 static enum muster_status answer_contain(struct mu_ray_service *s, const ProtobufCMessage *request,
@@ -326,7 +379,7 @@ static enum muster_status answer_contain(struct mu_ray_service *s, const Protobu
     const Mu__Ray__AddContainedRequest *q = (const void *)request;
 
     (void)reply;
-    return mu_ray_contain(s->sched, q->objectid, q->contained_objectid, q->n_contained_objectid);
+    return mu_ray_contain(s->sched, s->caller, q->objectid, q->contained_objectid, q->n_contained_objectid);
 }
 
 /* ---- what is looked at ------------------------------------------------------------------------------------------- */

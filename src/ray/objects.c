@@ -84,6 +84,7 @@ enum muster_status mu_ray_object_new(struct mu_ray_sched *s, uint64_t number, ui
             .target = MU_RAY_NIL,
             .parent = id,
             .next = id,
+            .producer = UINT32_MAX,
             .has_producer = true,
             .total = count,
             .size = 1,

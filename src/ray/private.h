@@ -9,6 +9,7 @@
  *   functions.c  functions by name
  *   tasks.c      submission, history, the end of a task
  *   free.c       counts that go; what is freed, lost and given up
+ *   ledger.c     which references a worker holds
  *   counts.c     requests about objects
  *   workers.c    workers and stores: registration, exports, death
  *   info.c       replies about all of it
@@ -67,6 +68,7 @@ struct mu_ray_object {
     struct mu_ray_place *places;
     uint64_t *contained;
     uint32_t num_places, num_contained;
+    uint32_t producer;           /* the worker that puts it, or runs its task; UINT32_MAX: none does */
     bool is_freed, has_producer; /* has_producer: a count is its producer's */
     /* of a root */
     bool is_lost, is_doomed; /* is_doomed: about to be freed */
@@ -123,14 +125,20 @@ struct mu_ray_function {
     char name[];
 };
 
+struct mu_ray_ledger {
+    struct mu_ray_owed *owed;
+    uint32_t count, room;
+};
+
 enum mu_ray_worker_state { MU_RAY_REGISTERED, MU_RAY_IDLE, MU_RAY_BUSY, MU_RAY_GONE };
 
 struct mu_ray_worker {
     struct mu_ray_worker *next, *prev; /* of those that are idle, the longest first */
     uint32_t id, store;
     enum mu_ray_worker_state state;
-    bool is_driver, is_initialized; /* is_initialized: it has all exports */
+    bool is_driver, is_initialized, is_lost, has_ledger; /* is_initialized: it has all exports */
     struct mu_ray_task *task;
+    struct mu_ray_ledger ledger;
     char address[300];
     char why[200]; /* it is gone */
 };
@@ -226,8 +234,8 @@ void mu_ray_wake(struct mu_ray_sched *s, uint64_t id);
 void mu_ray_task_ready(struct mu_ray_sched *s, struct mu_ray_task *t);
 void mu_ray_worker_idle(struct mu_ray_sched *s, struct mu_ray_worker *w);  /* it has become so */
 void mu_ray_worker_offer(struct mu_ray_sched *s, struct mu_ray_worker *w); /* it may do more than before */
-/* It was assigned to a worker that never heard of it. */
-void mu_ray_task_requeue(struct mu_ray_sched *s, struct mu_ray_task *t);
+/* The worker never heard of its task: another one gets it. */
+void mu_ray_task_requeue(struct mu_ray_sched *s, struct mu_ray_worker *w);
 /* It is not begun, and goes out of the queue. */
 void mu_ray_task_unqueue(struct mu_ray_sched *s, struct mu_ray_task *t);
 
@@ -258,7 +266,18 @@ void mu_ray_give_up(struct mu_ray_sched *s, struct mu_ray_task *t, const char *f
 /* The end of each request: free what has no count any more, end what was given up. */
 void mu_ray_settle(struct mu_ray_sched *s);
 
+/* ---- ledger.c ---- */
+/* The worker has so many references more. */
+void mu_ray_ledger_add(struct mu_ray_worker *w, uint64_t id, int64_t number);
+void mu_ray_ledger_end(struct mu_ray_worker *w); /* nothing is known of it any more */
+/* The worker is gone: they are dropped, and what it would have made is lost. */
+void mu_ray_ledger_release(struct mu_ray_sched *s, struct mu_ray_worker *w, const char *why);
+
 /* ---- workers.c ---- */
+/* The worker that a connection stands for; NULL: none that has a ledger. */
+struct mu_ray_worker *mu_ray_holder(const struct mu_ray_sched *s, uint64_t by);
+/* FAILED_PRECONDITION: it was lost, and holds nothing. */
+enum muster_status mu_ray_holder_check(const struct mu_ray_sched *s, uint64_t by);
 /* NOT_FOUND, FAILED_PRECONDITION: it is gone. */
 enum muster_status mu_ray_worker_find(const struct mu_ray_sched *s, uint64_t id, struct mu_ray_worker **ret_worker);
 void mu_ray_worker_equip(struct mu_ray_sched *s, struct mu_ray_worker *w); /* with all exports */

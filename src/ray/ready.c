@@ -122,6 +122,21 @@ void mu_ray_task_unqueue(struct mu_ray_sched *s, struct mu_ray_task *t)
         }
 }
 
+/* What was counted for it is its worker's: a reference to each argument, two to each result, one of them as its
+ * producer. */
+static void task_hand_over(struct mu_ray_sched *s, const struct mu_ray_task *t, struct mu_ray_worker *w, int sign)
+{
+    for (uint32_t i = 0; i < t->num_args; i++)
+        mu_ray_ledger_add(w, t->waits[i].object, sign);
+    for (uint64_t i = 0; i < t->num_results; i++) {
+        struct mu_ray_object *o = mu_ray_object_at(s, t->first_result + i);
+
+        mu_ray_ledger_add(w, t->first_result + i, 2 * sign);
+        if (o && !o->is_freed)
+            o->producer = sign > 0 ? w->id : UINT32_MAX;
+    }
+}
+
 /* The task is in no heap. */
 static void task_assign(struct mu_ray_sched *s, struct mu_ray_task *t, struct mu_ray_worker *w)
 {
@@ -131,6 +146,7 @@ static void task_assign(struct mu_ray_sched *s, struct mu_ray_task *t, struct mu
     MU_QUEUE_DROP(s->idle, s->idle_last, w);
     w->state = MU_RAY_BUSY;
     w->task = t;
+    task_hand_over(s, t, w, 1);
     for (uint32_t i = 0; i < t->num_args; i++) {
         struct mu_ray_object *canonical;
 
@@ -138,22 +154,6 @@ static void task_assign(struct mu_ray_sched *s, struct mu_ray_task *t, struct mu
             mu_ray_bring(s, t->waits[i].object, w->store);
     }
     mu_ray_send(s, &(struct mu_ray_call){.kind = MU_RAY_EXECUTE, .peer = w->id, .body = t->body});
-}
-
-void mu_ray_task_requeue(struct mu_ray_sched *s, struct mu_ray_task *t)
-{
-    struct mu_ray_task *behind = s->queue;
-
-    while (behind && behind->operation < t->operation)
-        behind = behind->next;
-    t->next = behind;
-    t->prev = behind ? behind->prev : s->queue_last;
-    *(t->prev ? &t->prev->next : &s->queue) = t;
-    *(behind ? &behind->prev : &s->queue_last) = t;
-    s->num_running--;
-    s->num_queued++;
-    t->function->num_queued++;
-    mu_ray_task_ready(s, t);
 }
 
 void mu_ray_task_ready(struct mu_ray_sched *s, struct mu_ray_task *t)
@@ -176,6 +176,24 @@ void mu_ray_task_ready(struct mu_ray_sched *s, struct mu_ray_task *t)
     }
     t->state = MU_RAY_READY;
     heap_push(s, t);
+}
+
+void mu_ray_task_requeue(struct mu_ray_sched *s, struct mu_ray_worker *w)
+{
+    struct mu_ray_task *t = w->task, *behind = s->queue;
+
+    while (behind && behind->operation < t->operation)
+        behind = behind->next;
+    t->next = behind;
+    t->prev = behind ? behind->prev : s->queue_last;
+    *(t->prev ? &t->prev->next : &s->queue) = t;
+    *(behind ? &behind->prev : &s->queue_last) = t;
+    w->task = NULL;
+    task_hand_over(s, t, w, -1);
+    s->num_running--;
+    s->num_queued++;
+    t->function->num_queued++;
+    mu_ray_task_ready(s, t);
 }
 
 void mu_ray_worker_offer(struct mu_ray_sched *s, struct mu_ray_worker *w)

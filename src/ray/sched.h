@@ -68,6 +68,10 @@ enum muster_status mu_ray_register_store(struct mu_ray_sched *s, struct mu_ray_t
 enum muster_status mu_ray_export(struct mu_ray_sched *s, bool is_variable, const void *body, size_t len);
 /* ret_success: false: tasks are queued or run, and nothing is changed. */
 void mu_ray_kill_workers(struct mu_ray_sched *s, bool *ret_success);
+/* Its connection has ended: if KillWorkers has ended it, its references go now. */
+void mu_ray_worker_left(struct mu_ray_sched *s, uint64_t worker);
+/* Which references the worker holds is not known any more: they will not be dropped when it is lost. */
+void mu_ray_distrust(struct mu_ray_sched *s, uint64_t worker);
 /* It cannot be reached any more. has_task: it may have been told of its task, which has failed, then; else another
  * worker gets that. */
 void mu_ray_worker_lost(struct mu_ray_sched *s, uint32_t worker, bool has_task, const char *why);
@@ -103,9 +107,11 @@ enum muster_status mu_ray_put(struct mu_ray_sched *s, uint64_t worker, uint64_t 
 enum muster_status mu_ray_request(struct mu_ray_sched *s, uint64_t worker, uint64_t object);
 enum muster_status mu_ray_alias(struct mu_ray_sched *s, uint64_t alias, uint64_t target);
 enum muster_status mu_ray_object_ready(struct mu_ray_sched *s, uint64_t object, uint64_t store);
-enum muster_status mu_ray_increment(struct mu_ray_sched *s, const uint64_t *ids, size_t count);
-enum muster_status mu_ray_decrement(struct mu_ray_sched *s, const uint64_t *ids, size_t count);
-enum muster_status mu_ray_contain(struct mu_ray_sched *s, uint64_t object, const uint64_t *ids, size_t count);
+/* by: the worker that asks, as its connection says it; NIL: not known. */
+enum muster_status mu_ray_increment(struct mu_ray_sched *s, uint64_t by, const uint64_t *ids, size_t count);
+enum muster_status mu_ray_decrement(struct mu_ray_sched *s, uint64_t by, const uint64_t *ids, size_t count);
+enum muster_status mu_ray_contain(struct mu_ray_sched *s, uint64_t by, uint64_t object, const uint64_t *ids,
+                                  size_t count);
 
 /* ---- what people and tests look at: info.c ---- */
 

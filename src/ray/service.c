@@ -180,6 +180,7 @@ enum muster_status mu_ray_service_start(const struct mu_ray_service_options *opt
         .arg = s,
         .insecure = options->insecure,
         .any_user = options->any_user,
+        .closed = mu_ray_caller_left,
         .said = on_ray_said,
         .account = options->account,
     };

@@ -262,6 +262,11 @@ enum muster_status mu_ray_submit(struct mu_ray_sched *s, uint64_t worker, struct
         return status;
     *ret_first = t->first_result;
     *ret_count = t->num_results;
+    for (uint64_t i = 0; i < t->num_results; i++)
+        mu_ray_ledger_add(w, t->first_result + i, 1);
+    for (size_t i = 0; i < num_args; i++)
+        if (!args[i].obj)
+            mu_ray_ledger_add(w, args[i].id, -1);
     task_enqueue(s, t, args, num_args, mu_ray_creator(w));
     if (lost)
         mu_ray_give_up(s, t, "an argument is lost: %s", lost->why ? lost->why : "its maker is gone");

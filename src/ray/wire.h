@@ -53,6 +53,7 @@ struct mu_ray_service {
     struct mu_callees *callees;
     struct mu_ray_peers workers, stores;
     bool has_broken;
+    uint64_t caller;              /* the worker that a request's connection stands for; NIL: none */
     uint64_t num_imports;         /* that were ever sent */
     struct mu_ray_visit *current; /* collects the imports that its request sends; NULL: none is wanted */
     struct mu_ray_visit *visits, *last_visit;
@@ -74,6 +75,8 @@ void mu_ray_imported(struct mu_ray_service *s, uint64_t number);
 void mu_ray_import_lost(struct mu_ray_service *s, uint32_t worker, const char *why);
 
 /* ---- methods.c ---- */
+/* A connection has ended. */
+void mu_ray_caller_left(void *service, struct mu_rpc_conn *conn, const char *why);
 /* A registration has an answer. */
 bool mu_ray_register_try(struct mu_ray_visit *v);
 

@@ -38,6 +38,35 @@ const char *mu_ray_store_address(const struct mu_ray_sched *s, uint32_t store)
     return s->stores[store]->is_gone ? NULL : s->stores[store]->address;
 }
 
+struct mu_ray_worker *mu_ray_holder(const struct mu_ray_sched *s, uint64_t by)
+{
+    return by < s->num_workers && s->workers[by]->has_ledger ? s->workers[by] : NULL;
+}
+
+enum muster_status mu_ray_holder_check(const struct mu_ray_sched *s, uint64_t by)
+{
+    if (by < s->num_workers && s->workers[by]->is_lost)
+        return mu_fail(MUSTER_FAILED_PRECONDITION,
+                       "worker %" PRIu64 " was given up, and its references were dropped: %s", by, s->workers[by]->why);
+    return MUSTER_OK;
+}
+
+void mu_ray_worker_left(struct mu_ray_sched *s, uint64_t worker)
+{
+    struct mu_ray_worker *w = mu_ray_holder(s, worker);
+
+    if (!w || w->state != MU_RAY_GONE)
+        return;
+    mu_ray_ledger_release(s, w, "KillWorkers ended its worker");
+    mu_ray_settle(s);
+}
+
+void mu_ray_distrust(struct mu_ray_sched *s, uint64_t worker)
+{
+    if (worker < s->num_workers)
+        mu_ray_ledger_end(s->workers[worker]);
+}
+
 /* ---- registration ------------------------------------------------------------------------------------------------ */
 
 /* The store at that address or, where none is given, the one on that host that came last. NULL: there is none. */
@@ -107,6 +136,7 @@ enum muster_status mu_ray_register_worker(struct mu_ray_sched *s, struct mu_ray_
     w->id = s->num_workers;
     w->store = store_id;
     w->is_driver = is_driver;
+    w->has_ledger = !is_driver; /* a driver's end is not known for certain: its connection may come again */
     snprintf(w->address, sizeof w->address, "%s", address);
     s->workers[s->num_workers++] = w;
     *ret_ids = (struct mu_ray_worker_ids){w->id, store_id, w->address, own->address};
@@ -226,20 +256,20 @@ static void task_break(struct mu_ray_sched *s, struct mu_ray_worker *w, const ch
 void mu_ray_worker_lost(struct mu_ray_sched *s, uint32_t worker, bool has_task, const char *why)
 {
     struct mu_ray_worker *w = s->workers[worker];
-    struct mu_ray_task *t = w->task;
+    bool was_running = w->task && has_task;
 
     if (w->state == MU_RAY_GONE)
         return;
     mu_ray_say(s, "ray: worker %u at %s is gone%s: %s", w->id, w->address,
-               t && has_task ? ", and its task has failed" : "", why);
+               was_running ? ", and its task has failed" : "", why);
     worker_gone(s, w, why);
+    w->is_lost = true;
     mu_ray_function_forget_worker(s, worker);
-    if (t && has_task) {
+    if (was_running)
         task_break(s, w, why);
-    } else if (t) {
-        w->task = NULL;
-        mu_ray_task_requeue(s, t);
-    }
+    else if (w->task)
+        mu_ray_task_requeue(s, w);
+    mu_ray_ledger_release(s, w, why);
     mu_ray_settle(s);
 }
 
@@ -283,8 +313,10 @@ void mu_ray_store_lost(struct mu_ray_sched *s, uint32_t store, const char *why)
 
 void mu_ray_workers_close(struct mu_ray_sched *s)
 {
-    for (uint32_t i = 0; i < s->num_workers; i++)
+    for (uint32_t i = 0; i < s->num_workers; i++) {
+        mu_ray_ledger_end(s->workers[i]);
         free(s->workers[i]);
+    }
     for (uint32_t i = 0; i < s->num_stores; i++)
         free(s->stores[i]);
     for (uint32_t i = 0; i < s->num_exports; i++)

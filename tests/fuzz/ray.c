@@ -173,7 +173,7 @@ static enum muster_status request_submit(struct ray_world *w)
     for (size_t i = 0; i < num; i++)
         values[i].id = object(w);
     for (size_t i = 0; i < num; i++)
-        mu_ray_increment(w->s, &values[i].id, 1); /* as clients do; of none it is refused */
+        mu_ray_increment(w->s, worker(w), &values[i].id, 1); /* as clients do; of none it is refused */
     return mu_ray_submit(w->s, by, TEXT(next(w) % 2 ? "f" : "g"), values, num, &is_registered, &first, &count);
 }
 
@@ -264,14 +264,14 @@ static enum muster_status objects_step(struct ray_world *w, enum ray_step step)
         id = object(w);
         ids[0] = object(w);
         ids[1] = object(w);
-        if (mu_ray_increment(w->s, ids, 2))
+        if (mu_ray_increment(w->s, worker(w), ids, 2))
             return MUSTER_NOT_FOUND;
-        return mu_ray_contain(w->s, id, ids, 2);
-    case RAY_INCREMENT: ids[0] = object(w); return mu_ray_increment(w->s, ids, 1);
+        return mu_ray_contain(w->s, worker(w), id, ids, 2);
+    case RAY_INCREMENT: ids[0] = object(w); return mu_ray_increment(w->s, worker(w), ids, 1);
     case RAY_DECREMENT:
         ids[0] = object(w);
         ids[1] = object(w);
-        return mu_ray_decrement(w->s, ids, 1 + next(w) % 2);
+        return mu_ray_decrement(w->s, worker(w), ids, 1 + next(w) % 2);
     case RAY_REQUEST: id = object(w); return mu_ray_request(w->s, worker(w), id);
     default: return delivery_end(w);
     }

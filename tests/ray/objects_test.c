@@ -21,7 +21,7 @@ static void assert_counts(const uint64_t *expected, size_t count)
 
 static enum muster_status decrement(const uint64_t *ids, size_t count)
 {
-    return mu_ray_decrement(sched, ids, count);
+    return mu_ray_decrement(sched, MU_RAY_NIL, ids, count);
 }
 
 SCHED_TEST(the_last_reference_frees_an_object_where_it_is)
@@ -41,7 +41,7 @@ SCHED_TEST(the_last_reference_frees_an_object_where_it_is)
     COUNTS(FREED);
     assert_said("free a 0");
     assert_status(MUSTER_FAILED_PRECONDITION, decrement(&object, 1));
-    assert_status(MUSTER_FAILED_PRECONDITION, mu_ray_increment(sched, &object, 1));
+    assert_status(MUSTER_FAILED_PRECONDITION, mu_ray_increment(sched, MU_RAY_NIL, &object, 1));
     assert_status(MUSTER_FAILED_PRECONDITION, mu_ray_request(sched, driver, object));
     assert_status(MUSTER_FAILED_PRECONDITION, mu_ray_object_ready(sched, object, 0));
 }
@@ -56,18 +56,18 @@ SCHED_TEST(a_bad_request_changes_no_count)
     put(driver);
     assert_status(MUSTER_FAILED_PRECONDITION, decrement(twice, 2));
     assert_status(MUSTER_NOT_FOUND, decrement(beyond, 2));
-    assert_status(MUSTER_NOT_FOUND, mu_ray_increment(sched, beyond, 2));
+    assert_status(MUSTER_NOT_FOUND, mu_ray_increment(sched, MU_RAY_NIL, beyond, 2));
     assert_status(MUSTER_INVALID_ARGUMENT, decrement(NULL, 0));
-    assert_status(MUSTER_INVALID_ARGUMENT, mu_ray_increment(sched, NULL, 0));
+    assert_status(MUSTER_INVALID_ARGUMENT, mu_ray_increment(sched, MU_RAY_NIL, NULL, 0));
     assert_status(MUSTER_INVALID_ARGUMENT, mu_ray_alias(sched, 0, 0));
     assert_status(MUSTER_NOT_FOUND, mu_ray_alias(sched, 0, 1));
     assert_status(MUSTER_NOT_FOUND, mu_ray_alias(sched, 1, 0));
     assert_status(MUSTER_NOT_FOUND, mu_ray_object_ready(sched, 0, 1));
-    assert_status(MUSTER_NOT_FOUND, mu_ray_contain(sched, 0, &beyond[1], 1));
+    assert_status(MUSTER_NOT_FOUND, mu_ray_contain(sched, MU_RAY_NIL, 0, &beyond[1], 1));
     assert_status(MUSTER_NOT_FOUND, mu_ray_request(sched, driver, 1));
     assert_status(MUSTER_NOT_FOUND, mu_ray_request(sched, 1, 0));
     COUNTS(1);
-    assert_ok(mu_ray_increment(sched, twice, 2));
+    assert_ok(mu_ray_increment(sched, MU_RAY_NIL, twice, 2));
     COUNTS(3);
     assert_said("");
 }
@@ -96,10 +96,10 @@ SCHED_TEST(what_another_contains_lives_as_long_as_that)
         increment(put(driver));
         ready((uint64_t)i, 0);
     }
-    assert_ok(mu_ray_increment(sched, inside, 2));
-    assert_ok(mu_ray_contain(sched, 2, inside, 2));
-    assert_ok(mu_ray_contain(sched, 2, NULL, 0)); /* an empty list is always fine */
-    assert_status(MUSTER_FAILED_PRECONDITION, mu_ray_contain(sched, 2, inside, 1));
+    assert_ok(mu_ray_increment(sched, MU_RAY_NIL, inside, 2));
+    assert_ok(mu_ray_contain(sched, MU_RAY_NIL, 2, inside, 2));
+    assert_ok(mu_ray_contain(sched, MU_RAY_NIL, 2, NULL, 0)); /* an empty list is always fine */
+    assert_status(MUSTER_FAILED_PRECONDITION, mu_ray_contain(sched, MU_RAY_NIL, 2, inside, 1));
     drop(0);
     drop(1);
     COUNTS(1, 1, 1);
@@ -126,7 +126,7 @@ SCHED_TEST(a_chain_of_a_hundred_thousand_is_freed)
         ready(inner, 0);
         assert_ok(mu_ray_alias(sched, outer, inner));
         if (i > 0) /* with the reference that the driver had to it */
-            assert_ok(mu_ray_contain(sched, inner, &last, 1));
+            assert_ok(mu_ray_contain(sched, MU_RAY_NIL, inner, &last, 1));
         drop(inner);
         last = outer;
     }

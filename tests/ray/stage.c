@@ -180,12 +180,12 @@ void ready(uint64_t object, uint64_t store)
 
 void increment(uint64_t object)
 {
-    assert_ok(mu_ray_increment(sched, &object, 1));
+    assert_ok(mu_ray_increment(sched, MU_RAY_NIL, &object, 1));
 }
 
 void drop(uint64_t object)
 {
-    assert_ok(mu_ray_decrement(sched, &object, 1));
+    assert_ok(mu_ray_decrement(sched, MU_RAY_NIL, &object, 1));
 }
 
 void ended(uint32_t worker)

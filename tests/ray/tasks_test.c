@@ -3,6 +3,7 @@
  */
 #include "stage.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -272,6 +273,98 @@ SCHED_TEST(a_task_fails_with_its_worker_and_what_needs_it_with_it)
     assert_said("");
     assert_int_equal(stats_now().failed, 4);
     assert_status(MUSTER_FAILED_PRECONDITION, mu_ray_ready_for_task(sched, worker, NULL));
+}
+
+static void increment_by(uint32_t worker, uint64_t object)
+{
+    assert_ok(mu_ray_increment(sched, worker, &object, 1));
+}
+
+static void drop_by(uint32_t worker, uint64_t object)
+{
+    assert_ok(mu_ray_decrement(sched, worker, &object, 1));
+}
+
+/* A driver holds an argument and a result of the task; the worker is lost at each of its steps. */
+SCHED_TEST(the_references_of_a_worker_end_with_it_whatever_it_was_doing)
+{
+    enum { STEPS = 9 };
+    uint32_t driver;
+
+    stores_begin(1);
+    driver = driver_new(0);
+    for (int last = 0; last <= STEPS; last++) {
+        uint32_t worker = worker_new(0);
+        uint64_t argument = put(driver), result, inner = UINT64_MAX, own = UINT64_MAX;
+        char by_id[32];
+
+        increment(argument);
+        ready(argument, 0);
+        function_new(worker, "f", 1);
+        increment(argument); /* for the task */
+        snprintf(by_id, sizeof by_id, "%" PRIu64 " =", argument);
+        result = submit(driver, "f", last % 2 ? by_id : "=");
+        if (last % 2 == 0)
+            drop(argument); /* it is not an argument after all */
+        increment(result);
+        drop(result);
+        for (int step = 0; step < last; step++)
+            switch (step) {
+            case 0: increment_by(worker, result); break;
+            case 1: drop_by(worker, result); break;
+            case 2: assert_ok(mu_ray_put(sched, worker, &own)); break;
+            case 3: increment_by(worker, own); break;
+            case 4: ready(own, 0); break;
+            case 5: inner = submit(worker, "f", "="); break;
+            case 6: increment_by(worker, inner); break;
+            case 7: drop_by(worker, inner); break;
+            case 8: ready(result, 0); break;
+            }
+        mu_ray_worker_lost(sched, worker, true, "it was killed");
+        assert_int_equal(count_of(argument), 1);
+        assert_int_equal(count_of(result), 1);
+        assert_int_equal(own == UINT64_MAX ? FREED : count_of(own), FREED);
+        assert_status(MUSTER_FAILED_PRECONDITION, mu_ray_decrement(sched, worker, &result, 1));
+        drop(argument);
+        drop(result);
+        if (inner != UINT64_MAX) { /* it runs elsewhere, and nobody holds its result */
+            worker = worker_new(0);
+            function_new(worker, "f", 1);
+            assert_int_equal(count_of(inner), 2);
+            drop_by(worker, inner);
+            ready(inner, 0);
+            ended(worker);
+            mu_ray_worker_lost(sched, worker, true, "it was killed");
+        }
+        assert_int_equal(stats_now().objects, 0);
+    }
+}
+
+SCHED_TEST(references_are_left_alone_where_it_is_not_known_whose_they_are)
+{
+    uint32_t driver, worker;
+    uint64_t object;
+    bool success;
+
+    stores_begin(1);
+    driver = driver_new(0);
+    worker = worker_new(0);
+    object = put(driver);
+    increment_by(worker, object);
+    mu_ray_distrust(sched, worker);
+    mu_ray_worker_lost(sched, worker, true, "it was killed");
+    assert_int_equal(count_of(object), 2);
+    worker = worker_new(0); /* one that is told to end may drop its references until it hangs up */
+    increment_by(worker, object);
+    increment_by(worker, object);
+    mu_ray_kill_workers(sched, &success);
+    assert_true(success);
+    drop_by(worker, object);
+    assert_int_equal(count_of(object), 3);
+    mu_ray_worker_left(sched, worker);
+    assert_int_equal(count_of(object), 2);
+    mu_ray_worker_left(sched, driver);
+    assert_int_equal(count_of(object), 2);
 }
 
 SCHED_TEST(a_task_that_its_worker_never_heard_of_goes_to_another)

@@ -212,6 +212,8 @@ class Wire(unittest.TestCase):
         self.assertIn("is gone", self.refused("DATA_LOSS", d.s.RequestObj, first=d.id, second=result))
         self.refused("DATA_LOSS", d.s.RequestObj, first=d.id, second=needs)
         self.refused("FAILED_PRECONDITION", d.s.ReadyForNewTask, workerid=one.id)
+        d.drop(result, needs)
+        self.counted([-1, -1], result, needs)
         Worker(self.net, FUNCTIONS)
         (again,) = d.submit("same", b"and on")
         self.assertEqual(d.get(again), b"and on")
