@@ -108,15 +108,28 @@ static bool all_have_come(struct muster_group *g, uint64_t instance)
     return true;
 }
 
+enum { HALVING = 64 }; /* instances */
+
+/* It halves as instances pass. Else nobody would give up where a machine keeps them all shorter than the least
+ * patience. */
+static muster_deadline deadline_of(const struct gang_work *w, uint64_t instance)
+{
+    uint64_t halvings;
+
+    if (!w->patience_ns || instance < w->patient_at)
+        return muster_after_ms(60000);
+    halvings = (instance - w->patient_at) / HALVING;
+    return muster_after_ns(halvings < 64 ? w->patience_ns >> halvings : 0);
+}
+
 enum muster_status gang_run(struct muster_group *g, const struct gang_work *w, struct gang_place *place)
 {
     enum muster_status status = MUSTER_OK;
 
     for (uint64_t n = 1; !status && (!w->rounds || n <= w->rounds); n++) {
-        uint64_t patience = w->patience_ns && n >= w->patient_at ? w->patience_ns : 60000000000u;
         uint32_t kind = w->kind == GANG_ANY ? (uint32_t)(given(w, n, ALL, 0) % GANG_ANY) : w->kind;
         size_t len = w->max_len ? (size_t)(given(w, n, ALL, 4) % (w->max_len + 1)) : 0;
-        muster_deadline d = muster_after_ns(patience);
+        muster_deadline d = deadline_of(w, n);
 
         atomic_store(&place->at, n);
         switch (kind) {

@@ -38,7 +38,7 @@ struct gang_work {
     uint32_t count;
     uint64_t data_bytes, seed;
     uint64_t rounds;                  /* 0: until one fails */
-    uint64_t patience_ns, patient_at; /* of each instance from this one on; 0: a minute */
+    uint64_t patience_ns, patient_at; /* of this instance, of later ones less and less; 0: a minute */
     uint32_t kind, max_len;
     bool twice; /* afterwards all meet under the same name again, and once more */
 };
