@@ -89,7 +89,7 @@ static void import_note(struct mu_ray_service *s, uint32_t worker)
     struct mu_ray_visit *v = s->current;
 
     s->num_imports++;
-    if (!v)
+    if (!v || s->workers.all[worker]->is_late)
         return;
     if (v->num_imports == 0 || v->imports[v->num_imports - 1].worker != worker) {
         if (v->num_imports == v->room_imports) {
@@ -140,6 +140,11 @@ void mu_ray_calls_make(void *service, const struct mu_ray_call *call)
     }
 }
 
+void mu_ray_calls_late(struct mu_ray_service *s, uint32_t worker)
+{
+    s->workers.all[worker]->is_late = true;
+}
+
 static void peer_lost(struct mu_ray_peer *peer, bool has_task, const char *why)
 {
     struct mu_ray_service *s = peer->service;
@@ -183,6 +188,7 @@ static void on_call_answered(void *arg, struct mu_callee *callee, uint64_t tag, 
     char sentence[500];
 
     peer->num_calls--;
+    peer->is_late = false;
     if (peer->until_execute > 0)
         peer->until_execute--;
     if (why && s->o.said) {
@@ -190,8 +196,10 @@ static void on_call_answered(void *arg, struct mu_callee *callee, uint64_t tag, 
                  peer->id, kinds[kind].path, why);
         s->o.said(s->o.arg, sentence);
     }
-    if (kind == MU_RAY_IMPORT_FUNCTION || kind == MU_RAY_IMPORT_VARIABLE)
+    if (kind == MU_RAY_IMPORT_FUNCTION || kind == MU_RAY_IMPORT_VARIABLE) {
         mu_ray_imported(s, tag >> KIND_BITS);
+        mu_ray_import_done(s->sched, peer->id);
+    }
     if (kind == MU_RAY_EXECUTE && why)
         peer_lost(peer, true, why);
     mu_ray_calls_settle(s);

@@ -136,6 +136,7 @@ struct mu_ray_worker {
     struct mu_ray_worker *next, *prev; /* of those that are idle, the longest first */
     uint32_t id, store;
     enum mu_ray_worker_state state;
+    uint32_t importing; /* exports that it has been sent, and has not answered: it gets no task meanwhile */
     bool is_driver, is_initialized, is_lost, has_ledger; /* is_initialized: it has all exports */
     struct mu_ray_task *task;
     struct mu_ray_ledger ledger;

@@ -162,7 +162,7 @@ void mu_ray_task_ready(struct mu_ray_sched *s, struct mu_ray_task *t)
     uint32_t least = UINT32_MAX;
 
     for (struct mu_ray_worker *w = s->idle; w && least > 0; w = w->next)
-        if (mu_ray_knows(t->function, w->id)) {
+        if (mu_ray_knows(t->function, w->id) && !w->importing) {
             uint32_t missing = arguments_missing(s, t, w->store);
 
             if (missing < least) {
@@ -201,7 +201,7 @@ void mu_ray_worker_offer(struct mu_ray_sched *s, struct mu_ray_worker *w)
     struct mu_ray_task *looked_at[LOOKS], *best = NULL;
     uint32_t count = 0, least = UINT32_MAX;
 
-    if (w->state != MU_RAY_IDLE)
+    if (w->state != MU_RAY_IDLE || w->importing)
         return;
     while (count < LOOKS && least > 0 && (looked_at[count] = heap_pop(s, w->id)) != NULL) {
         uint32_t missing = arguments_missing(s, looked_at[count], w->store);

@@ -66,6 +66,8 @@ enum muster_status mu_ray_register_worker(struct mu_ray_sched *s, struct mu_ray_
                                           bool is_driver, struct mu_ray_worker_ids *ret_ids);
 enum muster_status mu_ray_register_store(struct mu_ray_sched *s, struct mu_ray_text address, uint32_t *ret_store);
 enum muster_status mu_ray_export(struct mu_ray_sched *s, bool is_variable, const void *body, size_t len);
+/* The worker has taken an export, or refused it. */
+void mu_ray_import_done(struct mu_ray_sched *s, uint32_t worker);
 /* ret_success: false: tasks are queued or run, and nothing is changed. */
 void mu_ray_kill_workers(struct mu_ray_sched *s, bool *ret_success);
 /* Its connection has ended: if KillWorkers has ended it, its references go now. */

@@ -121,6 +121,8 @@ void mu_ray_import_lost(struct mu_ray_service *s, uint32_t worker, const char *w
 
 static void visit_is_late(struct mu_ray_visit *v)
 {
+    for (uint32_t i = 0; i < v->num_imports; i++)
+        mu_ray_calls_late(v->service, v->imports[i].worker);
     if (!v->is_registration) {
         visit_answer(v);
         return;

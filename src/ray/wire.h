@@ -18,6 +18,7 @@
 struct mu_ray_peer {
     struct mu_ray_service *service;
     bool is_worker, is_broken; /* is_broken: a call to it could not be made */
+    bool is_late;              /* a request waited for it in vain: none does, until it answers */
     uint32_t id;
     struct mu_callee *callee;          /* NULL: none, or no more */
     uint32_t num_calls, until_execute; /* not answered; to the one that has the worker's task: 0: it has heard of it */
@@ -83,6 +84,7 @@ bool mu_ray_register_try(struct mu_ray_visit *v);
 /* ---- calls.c ---- */
 enum muster_status mu_ray_calls_open(struct mu_ray_service *s);
 void mu_ray_calls_close(struct mu_ray_service *s);
+void mu_ray_calls_late(struct mu_ray_service *s, uint32_t worker);
 void mu_ray_calls_make(void *service, const struct mu_ray_call *call);
 /* Peers that could not be called are lost, now that the request is over. */
 void mu_ray_calls_settle(struct mu_ray_service *s);

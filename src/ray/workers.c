@@ -173,8 +173,9 @@ enum muster_status mu_ray_register_store(struct mu_ray_sched *s, struct mu_ray_t
 
 /* ---- what workers are told --------------------------------------------------------------------------------------- */
 
-static void export_send(struct mu_ray_sched *s, const struct mu_ray_export *e, const struct mu_ray_worker *w)
+static void export_send(struct mu_ray_sched *s, const struct mu_ray_export *e, struct mu_ray_worker *w)
 {
+    w->importing++;
     mu_ray_send(s, &(struct mu_ray_call){.kind = e->is_variable ? MU_RAY_IMPORT_VARIABLE : MU_RAY_IMPORT_FUNCTION,
                                          .peer = w->id,
                                          .body = e->body});
@@ -185,6 +186,14 @@ void mu_ray_worker_equip(struct mu_ray_sched *s, struct mu_ray_worker *w)
     w->is_initialized = true;
     for (uint32_t i = 0; i < s->num_exports; i++)
         export_send(s, &s->exports[i], w);
+}
+
+void mu_ray_import_done(struct mu_ray_sched *s, uint32_t worker)
+{
+    struct mu_ray_worker *w = s->workers[worker];
+
+    if (w->importing > 0 && --w->importing == 0)
+        mu_ray_worker_offer(s, w);
 }
 
 enum muster_status mu_ray_export(struct mu_ray_sched *s, bool is_variable, const void *body, size_t len)

@@ -27,7 +27,7 @@ enum {
     LOOK_MS = 50,        /* how often deadlines are looked at, and a server is tried that is not there yet */
 };
 #define REACH_MS  2000u
-#define ANSWER_MS 30000u
+#define ANSWER_MS 15000u
 
 struct callee_call {
     struct callee_call *next;

@@ -23,7 +23,7 @@ struct mu_callee;
 struct mu_callees_options {
     uv_loop_t *loop;
     uint64_t reach_ms;  /* a server that has never been reached is tried for so long; 0: 2 s */
-    uint64_t answer_ms; /* for an answer; 0: 30 s */
+    uint64_t answer_ms; /* for an answer; 0: 15 s */
     /* The call has been answered; why: NULL, or with what error. Calls may be made here. */
     void (*answered)(void *arg, struct mu_callee *callee, uint64_t tag, const char *why);
     /* It is given up, and closed here or later; was_said: the first call that is not answered may have come there. */

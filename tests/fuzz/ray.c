@@ -134,7 +134,7 @@ static void queue_check(const struct mu_ray_sched *s)
         queued++;
         ready += t->state == MU_RAY_READY;
         for (const struct mu_ray_worker *w = s->idle; w; w = w->next)
-            must(t->state != MU_RAY_READY || !mu_ray_knows(t->function, w->id),
+            must(t->state != MU_RAY_READY || !mu_ray_knows(t->function, w->id) || w->importing,
                  "a worker is idle that could run a task");
     }
     for (const struct mu_ray_function *f = s->active; f; f = f->active_next) {
@@ -292,6 +292,11 @@ static enum muster_status peers_step(struct ray_world *w, enum ray_step step)
     case RAY_SUBMIT: return request_submit(w);
     case RAY_ENDED: return task_ended(w);
     case RAY_EXPORT: return mu_ray_export(w->s, next(w) % 2, "e", 1);
+    case RAY_IMPORTED:
+        peer = worker(w);
+        while (peer < w->s->num_workers && w->s->workers[peer]->importing)
+            mu_ray_import_done(w->s, peer);
+        return MUSTER_OK;
     case RAY_KILL: mu_ray_kill_workers(w->s, &success); return MUSTER_OK;
     case RAY_WORKER_LOST:
         peer = worker(w);

@@ -22,6 +22,7 @@ enum ray_step {
     RAY_ENDED,
     RAY_ARRIVED, /* a delivery that was asked for */
     RAY_EXPORT,
+    RAY_IMPORTED,
     RAY_KILL,
     RAY_WORKER_LOST,
     RAY_STORE_LOST,

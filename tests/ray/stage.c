@@ -188,6 +188,12 @@ void drop(uint64_t object)
     assert_ok(mu_ray_decrement(sched, MU_RAY_NIL, &object, 1));
 }
 
+void imported(uint32_t worker, int count)
+{
+    while (count-- > 0)
+        mu_ray_import_done(sched, worker);
+}
+
 void ended(uint32_t worker)
 {
     assert_ok(mu_ray_ready_for_task(sched, worker, &(struct mu_ray_outcome){true, {"", 0}}));

@@ -25,6 +25,8 @@ uint64_t put(uint32_t by);
 void ready(uint64_t object, uint64_t store);
 void increment(uint64_t object);
 void drop(uint64_t object);
+/* It has answered so many imports. */
+void imported(uint32_t worker, int count);
 void ended(uint32_t worker);
 void ended_badly(uint32_t worker, const char *words);
 /* UINT64_MAX: it is freed. */

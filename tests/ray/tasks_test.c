@@ -200,10 +200,36 @@ SCHED_TEST(each_worker_has_each_export_once_in_one_order)
     function_new(busy, "f", 0);
     submit(driver, "f", "");
     assert_ok(mu_ray_export(sched, false, "g", 1));
-    assert_said("import 3 f; variable 3 v; execute 3 f; import 1 g; import 2 g; import 3 g");
+    assert_said("import 3 f; variable 3 v; import 1 g; import 2 g; import 3 g");
+    imported(busy, 2);
+    assert_said(""); /* it has the last one before the task */
+    imported(busy, 1);
+    assert_said("execute 3 f");
     mu_ray_worker_lost(sched, early, true, "it fell over");
     assert_ok(mu_ray_export(sched, false, "h", 1));
     assert_said("import 2 h; import 3 h");
+}
+
+SCHED_TEST(a_worker_that_does_not_answer_its_imports_gets_no_task)
+{
+    uint32_t driver, silent, other;
+
+    stores_begin(1);
+    driver = driver_new(0);
+    silent = worker_new(0);
+    other = worker_new(0);
+    function_new(silent, "f", 0);
+    function_new(other, "f", 0);
+    assert_ok(mu_ray_export(sched, false, "g", 1));
+    imported(other, 1);
+    submit(driver, "f", "");
+    submit(driver, "f", "");
+    assert_said("import 1 g; import 2 g; execute 2 f");
+    ended(other);
+    assert_said("execute 2 f");
+    submit(driver, "f", "");
+    imported(silent, 1);
+    assert_said("execute 1 f");
 }
 
 SCHED_TEST(workers_are_killed_only_when_nothing_is_to_do)
@@ -216,6 +242,7 @@ SCHED_TEST(workers_are_killed_only_when_nothing_is_to_do)
     driver = driver_new(0);
     assert_ok(mu_ray_export(sched, false, "f", 1));
     worker = worker_new(0);
+    imported(worker, 1);
     function_new(worker, "f", 0);
     submit(driver, "f", "");
     assert_said("import 1 f; execute 1 f");

@@ -184,10 +184,12 @@ class Wire(unittest.TestCase):
                 self.is_stuck.wait(200)
         self.begin(workers=1)
         stuck = Stuck(self.net, FUNCTIONS)
-        self.driver.export("same", 1)
-        self.assertEqual(len(self.workers[0].imports), len(RETURNS) + 1)
-        (result,) = self.driver.submit("same", b"goes on")
-        self.assertEqual(self.driver.get(result), b"goes on")
+        for _ in range(100):  # the first one waits for it, the others do not
+            self.driver.export("same", 1)
+        self.assertEqual(len(self.workers[0].imports), len(RETURNS) + 100)
+        for _ in range(3):
+            (result,) = self.driver.submit("same", b"goes on")
+            self.assertEqual(self.driver.get(result), b"goes on")
         stuck.is_stuck.set()
 
     def test_a_worker_that_ends_fails_its_task_alone(self):
