@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-enum { NAME_MAX_LEN = 4096 };
+enum { FUNCTION_NAME_MAX = 4096 };
 
 static struct mu_ray_function **function_bucket(struct mu_ray_sched *s, struct mu_ray_text name)
 {
@@ -74,8 +74,9 @@ enum muster_status mu_ray_register_function(struct mu_ray_sched *s, uint64_t wor
 
     if (status)
         return status;
-    if (name.len == 0 || name.len > NAME_MAX_LEN)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "a function's name has 1 to %d bytes, not %zu", NAME_MAX_LEN, name.len);
+    if (name.len == 0 || name.len > FUNCTION_NAME_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "a function's name has 1 to %d bytes, not %zu", FUNCTION_NAME_MAX,
+                       name.len);
     if (num_returns > MU_RAY_RETURNS_MAX)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "a function returns at most %d values", MU_RAY_RETURNS_MAX);
     f = mu_ray_function_find(s, name);

@@ -2,6 +2,8 @@
 """`muster serve --ray` before drivers, workers and object stores of Ray's protocol of 2016, over Python's gRPC."""
 # timeout: 240
 import os
+import re
+import subprocess
 import sys
 import threading
 import unittest
@@ -266,6 +268,14 @@ class Wire(unittest.TestCase):
         except grpc.RpcError as error:
             return error.code().name == "DATA_LOSS"
         return False
+
+    def test_a_job_has_it_beside_its_tasks(self):
+        ip = "127.1.%d.%d" % divmod(os.getpid() % 60000, 250)
+        job = 'while ! muster status --job "$MUSTER_JOB" | grep "^ray "; do :; done'
+        path = os.path.dirname(os.environ["MUSTER"]) + ":" + os.environ["PATH"]
+        out = subprocess.run([os.environ["MUSTER"], "run", "--ray=%s:0" % ip, "--", "sh", "-c", job],
+                             env=dict(os.environ, PATH=path), stdout=subprocess.PIPE, text=True, check=True).stdout
+        self.assertRegex(out, r"^ray      %s:\d+ drivers 0 workers 0 stores 0 queued 0 " % re.escape(ip))
 
     def test_a_thousand_tasks(self):
         self.begin()

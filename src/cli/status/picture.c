@@ -276,6 +276,16 @@ static void picture_take_mpi(struct muster *muster, struct mu_cli_picture *pictu
         picture->mpi = NULL;
 }
 
+static void picture_take_ray(struct muster *muster, struct mu_cli_picture *picture)
+{
+    size_t len = 0;
+
+    if (!picture->creator_gone && !picture->segment.closed && !picture->own_host &&
+        muster_kv_try_get(muster, MU_AGENT_RAY_KEY, MUSTER_NTS, picture->ray, sizeof picture->ray - 1, &len, NULL))
+        len = 0;
+    picture->ray[len < sizeof picture->ray ? len : 0] = 0;
+}
+
 enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cli_picture *before,
                                        struct mu_cli_picture *ret_picture)
 {
@@ -305,6 +315,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     if (picture.leaves > picture.count)
         picture.leaves = 0;
     picture_take_mpi(muster, &picture);
+    picture_take_ray(muster, &picture);
     time_groups(&picture);
     if (mu_cli_diagnose(&picture))
         abort();

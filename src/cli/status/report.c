@@ -242,6 +242,11 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
     }
     print_served(picture, MU_CLI_GRPC, "grpc", out);
     print_served(picture, MU_CLI_TCPSTORE, "tcpstore", out);
+    if (picture->ray[0]) {
+        fputs("ray      ", out);
+        mu_cli_print_line(out, picture->ray);
+        putc('\n', out);
+    }
     print_mpi(picture, out);
     if (picture->in_error) {
         fprintf(out, "%serror%s    task %d ", colour_code(out, MU_CLI_RED), colour_code(out, MU_CLI_PLAIN),

@@ -184,6 +184,10 @@ void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
     mu_cli_json_close(&json, ']');
     json_hosts(&json, picture);
     json_served(&json, picture->served);
+    if (picture->ray[0])
+        mu_cli_json_text(&json, "ray", picture->ray);
+    else
+        mu_cli_json_null(&json, "ray");
     mu_cli_json_meetings(&json, picture);
     mu_cli_json_close(&json, '}');
     mu_cli_json_end(&json);
