@@ -21,12 +21,12 @@ static void produce(struct muster *m)
     muster_object numbers, never;
     double *square;
 
-    check(muster_object_create(m, 1000 * sizeof *square, 0, &numbers, &room));
+    check(muster_object_create(m, 1000 * sizeof *square, 0, 0, &numbers, &room));
     square = room.data;
     for (int i = 0; i < 1000; i++)
         square[i] = (double)i * i;
     check(muster_object_seal(m, numbers)); /* from here on nobody changes it */
-    check(muster_object_create(m, 8, 0, &never, &room));
+    check(muster_object_create(m, 8, 0, 0, &never, &room));
 
     check(muster_kv_set(m, "numbers", MUSTER_NTS, &numbers, sizeof numbers, NULL));
     check(muster_kv_set(m, "never", MUSTER_NTS, &never, sizeof never, NULL));

@@ -13,11 +13,12 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "shm_layout/objects.h"
 #include "sync/shm.h"
 
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
-#define MU_LAYOUT_MAJOR 7u
+#define MU_LAYOUT_MAJOR 8u
 #define MU_LAYOUT_MINOR 0u
 
 #define MU_LINE                                                                                                        \
@@ -97,6 +98,7 @@ enum mu_block_type {
     MU_TYPE_OBJECT = 9,  /* root of an object of the tasks': struct mu_object_root, and marks */
     MU_TYPE_BYTES = 10,  /* its bytes and metadata; its producer writes them until the object is sealed */
     MU_TYPE_LEDGER = 11, /* of a process: records of the references that it holds; OWNED by its main slot */
+    MU_TYPE_EXTENT = 12, /* like MU_TYPE_BYTES, but the bytes lie in the arena: {first unit, units} */
 };
 
 /* Size classes in granules. A chunk belongs to one class for ever: memory is type-stable. */
@@ -189,62 +191,6 @@ struct mu_slot {
 #define MU_HEIR_SLOT(h)           ((uint32_t)((h) >> 16) & 0x7fffu)
 #define MU_HEIR_INCARNATION(h)    ((uint16_t)(h))
 
-/*
- * Objects of the tasks': words like those of the tables, in ranges that are committed as they are needed. A reference
- * names its host, the word, and by its generation the object: the low bits of the tag that the object's first commit
- * gave the word, never 0.
- *     63     52 51      28 27            0
- *     [ host 12 ][ index 24 ][ generation 28 ]
- */
-#define MU_OBJECT_REF(host, index, generation)                                                                         \
-    (((uint64_t)(host) << 52) | ((uint64_t)(index) << 28) | ((uint64_t)(generation)&0xfffffffu))
-#define MU_OBJECT_HOST(ref)       ((uint32_t)((ref) >> 52))
-#define MU_OBJECT_INDEX(ref)      ((uint32_t)((ref) >> 28) & 0xffffffu)
-#define MU_OBJECT_GENERATION(ref) ((uint32_t)(ref)&0xfffffffu)
-#define MU_OBJECTS_MAX            (1u << 24)
-#define MU_OBJECTS_RANGE          8192u /* words, 64 KiB */
-
-/* Data of a MU_TYPE_OBJECT block, behind one reference: the MU_TYPE_BYTES block; 0: no bytes. */
-struct mu_object_root {
-    uint64_t ref;   /* its own */
-    uint64_t state; /* MU_OBJECT_STATE() */
-    uint64_t bytes;
-    uint64_t about; /* MU_OBJECT_ABOUT() */
-    uint64_t maker; /* MU_OBJECT_MAKER(): its death makes the object an error unless that is sealed */
-    uint64_t marks[];
-};
-/* count 32 | marks 16 | 0 8 | state 8 */
-#define MU_OBJECT_WRITING 1u /* its producer writes the bytes */
-#define MU_OBJECT_SEALED  2u
-#define MU_OBJECT_ERROR   3u /* sealed; the bytes are a sentence */
-#define MU_OBJECT_STATE(count, marks, state)                                                                           \
-    (((uint64_t)(uint32_t)(count) << 32) | ((uint64_t)(uint16_t)(marks) << 16) | (state))
-#define MU_OBJECT_IS(s)    ((uint32_t)(s)&0xffu)
-#define MU_OBJECT_MARKS(s) ((uint32_t)((s) >> 16) & 0xffffu)
-#define MU_OBJECT_COUNT(s) ((uint32_t)((s) >> 32))
-/* bytes of metadata, which follow the others at the next multiple of 8, 32 | producing task + 1, 16 | 0 8 | code 8 */
-#define MU_OBJECT_ABOUT(meta, task, code)                                                                              \
-    (((uint64_t)(uint32_t)(meta) << 32) | ((uint64_t)(uint16_t)(task) << 16) | ((code)&0xffu))
-#define MU_OBJECT_META(a)                  ((uint32_t)((a) >> 32))
-#define MU_OBJECT_TASK(a)                  ((uint32_t)((a) >> 16) & 0xffffu)
-#define MU_OBJECT_CODE(a)                  ((uint32_t)(a)&0xffu)
-#define MU_OBJECT_MAKER(slot, incarnation) (((uint64_t)(slot) + 1) << 16 | (uint16_t)(incarnation)) /* never 0 */
-#define MU_OBJECT_PAD                      48u /* of a MU_TYPE_BYTES block, before the bytes: they begin at a multiple of 64 */
-
-/* The slot's operation on a counted reference: number, never used again, 62 | MU_HOLD_TAKE and its like. */
-#define MU_HOLD_OP(number, kind) (((uint64_t)(number) << 2) | (kind))
-#define MU_HOLD_NONE             0u
-#define MU_HOLD_TAKE             1u
-#define MU_HOLD_DROP             2u
-#define MU_HOLD_KIND(op)         ((uint32_t)(op)&3u)
-#define MU_HOLD_OP_NUMBER(op)    ((op) >> 2)
-/* A mark, in an object's root: slot 14 | number 50. And a claim, in a record: slot 14 | number 22 | 0 28. */
-#define MU_HOLD_MARK(slot, number)  (((uint64_t)(slot) << 50) | ((uint64_t)(number) & ((1ull << 50) - 1)))
-#define MU_HOLD_SLOT(m)             ((uint32_t)((m) >> 50))
-#define MU_HOLD_NUMBER(m)           ((m) & ((1ull << 50) - 1))
-#define MU_HOLD_BITS                ((1u << 22) - 1)
-#define MU_HOLD_CLAIM(slot, number) (((uint64_t)(slot) << 50) | (((uint64_t)(number)&MU_HOLD_BITS) << 28))
-
 struct mu_header {
     /* constant after creation */
     uint64_t magic;             /* 0 */
@@ -295,8 +241,10 @@ struct mu_header {
     uint64_t adopt_ns;     /* 600: within which an agent that died must be replaced; 0: the default */
     uint64_t objects_offset; /* 608 */
     uint32_t num_objects;    /* 616: words of objects; a multiple of MU_OBJECTS_RANGE */
-    uint32_t reserved3;      /* 620 */
-    uint8_t reserved1[400];  /* 624 */
+    uint32_t num_units;      /* 620: of the arena; 0: there is none, and no units' words */
+    uint64_t units_offset;   /* 624: a word a unit */
+    uint64_t arena_offset;   /* 632: at the end of the file; mapped apart from all else */
+    uint8_t reserved1[384];  /* 640 */
     /* written later; each on its own line */
     mu_a32 state; /* 1024: MU_STATE() */
     uint8_t pad0[MU_LINE - 4];
@@ -316,11 +264,16 @@ struct mu_header {
     uint8_t pad7[MU_LINE - 8];
     mu_a32 objects_high; /* 2048: words of objects that are committed, from the first on */
     uint8_t pad8[MU_LINE - 4];
-    uint8_t reserved2[MU_HEADER_SIZE - 2176];
+    mu_a32 units_high; /* 2176: words of units that are committed, from the first on */
+    uint8_t pad9[MU_LINE - 4];
+    uint8_t reserved2[MU_HEADER_SIZE - 2304];
 };
-/* Wanted: how often a free has cleared bits, 32; a bit a size class that was searched for everywhere in vain, 32. */
+/* Wanted: how often a free has cleared bits, 32; a bit a size class that was searched for everywhere in vain, and one
+ * for the arena's runs, 31; whether somebody sleeps until one of them is cleared, 1. */
 #define MU_WANTED_COUNT(w)   ((uint32_t)((w) >> 32))
-#define MU_WANTED_CLASSES(w) ((uint32_t)(w))
+#define MU_WANTED_CLASSES(w) ((uint32_t)(w) >> 1)
+#define MU_WANTED_BIT(c)     (2ull << (c)) /* of a class, or MU_WANTED_RUNS */
+#define MU_WANTED_RUNS       MU_CLASSES
 #define MU_OPEN              1u
 #define MU_CLOSED            2u /* for ever */
 #define MU_CLOSING           3u /* somebody looks whether he was the last; back to OPEN, with another count, if not */
@@ -558,6 +511,9 @@ static_assert(sizeof(struct mu_slot) == 5 * MU_LINE && offsetof(struct mu_slot, 
 static_assert(sizeof(struct mu_object_root) == 40, "object");
 static_assert(offsetof(struct mu_header, objects_offset) == 608 && offsetof(struct mu_header, objects_high) == 2048,
               "header lines of objects");
+static_assert(offsetof(struct mu_header, num_units) == 620 && offsetof(struct mu_header, arena_offset) == 632 &&
+                  offsetof(struct mu_header, units_high) == 2176,
+              "header lines of the arena");
 static_assert(offsetof(struct mu_slot, ring) == 120 && offsetof(struct mu_slot, heartbeat) == 128 &&
                   offsetof(struct mu_slot, act) == 256 && offsetof(struct mu_slot, group_barriers) == 136 &&
                   offsetof(struct mu_slot, kv_writes) == 344 && offsetof(struct mu_slot, wait_since) == 384 &&

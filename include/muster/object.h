@@ -19,9 +19,9 @@
  * All calls are thread-safe. None blocks but those with a deadline. Only tasks hold objects; to
  * others the calls that do are MUSTER_FAILED_PRECONDITION. Observers, read-only ones too, may ask by
  * muster_object_info() and muster_object_list(). muster_leave() ends all views, and their memory goes.
- * Objects belong to their host: on another host a reference is MUSTER_INVALID_ARGUMENT. Limits: bytes, rounded
- * up to a multiple of 8, and metadata of one object MUSTER_OBJECT_MAX together. (Semantics: the 2016 ObjStore, and
- * Plasma.)
+ * Objects belong to their host: on another host a reference is MUSTER_INVALID_ARGUMENT. An object may be as large as
+ * what the job has for objects (muster_segment_config.object_bytes); its metadata less than 4 GiB. (Semantics: the 2016
+ * ObjStore, and Plasma.)
  */
 #ifndef MUSTER_OBJECT_H
 #define MUSTER_OBJECT_H
@@ -33,8 +33,6 @@ extern "C" {
 #endif
 
 typedef uint64_t muster_object; /* a reference; 0: none */
-
-#define MUSTER_OBJECT_MAX 65472u
 
 /* Where a producer writes. `data` begins at a multiple of 64; both are NULL where their length is 0. */
 struct muster_object_room {
@@ -55,10 +53,14 @@ struct muster_object_view {
 
 /*
  * A new object of `len` bytes and `meta_len` of metadata; their contents are whatever was in that memory before. It is
- * held by this process once. MUSTER_RESOURCE_EXHAUSTED: the segment is full; MUSTER_OUT_OF_RANGE: too large.
+ * held by this process once. Where there is no room it waits until objects are dropped, up to the deadline: 0 asks
+ * without waiting. MUSTER_RESOURCE_EXHAUSTED: there is still none; after a wait the tasks that hold the most bytes are
+ * named. MUSTER_UNAVAILABLE: a task is in error, MUSTER_CANCELLED: interrupted, or the job was closed, while it waited.
+ * MUSTER_OUT_OF_RANGE: too large for the job, whatever is dropped.
  */
 MUSTER_API enum muster_status muster_object_create(struct muster *muster, size_t len, size_t meta_len,
-                                                   muster_object *ret_object, struct muster_object_room *ret_room);
+                                                   muster_deadline deadline, muster_object *ret_object,
+                                                   struct muster_object_room *ret_room);
 
 /* The bytes are final: the waiters for the object get it. MUSTER_FAILED_PRECONDITION: it is sealed, or another
  * process's; MUSTER_RESOURCE_EXHAUSTED: in a segment so full that not even its reserve is left: try again. */
@@ -70,9 +72,9 @@ MUSTER_API enum muster_status muster_object_seal(struct muster *muster, muster_o
 MUSTER_API enum muster_status muster_object_fail(struct muster *muster, muster_object object, enum muster_status code,
                                                  const char *text);
 
-/* Create, copy and seal, at one instant. */
+/* Create, copy and seal, at one instant. The same deadline and errors as muster_object_create(). */
 MUSTER_API enum muster_status muster_object_put(struct muster *muster, const void *data, size_t len, const void *meta,
-                                                size_t meta_len, muster_object *ret_object);
+                                                size_t meta_len, muster_deadline deadline, muster_object *ret_object);
 
 /* Hold each of the objects once more. All or none: MUSTER_NOT_FOUND when one is gone, MUSTER_RESOURCE_EXHAUSTED when
  * the segment is full: *ret_at (it may be NULL) gets the number of that one. */

@@ -31,7 +31,8 @@ struct muster_segment_config {
     uint64_t heartbeat_timeout_ns; /* a task silent for longer is in error; 10 s */
     int memfd;                     /* 1: no name, a sealed memfd; see muster_segment_fd() */
     uint32_t trace_events;         /* kept of each thread's trace, rounded up to a power of two of at least 64; none */
-    int listened; /* 1: its creator listens for changes (muster run --grpc), each of which costs a fence */
+    int listened;          /* 1: its creator listens for changes (muster run --grpc), each of which costs a fence */
+    uint64_t object_bytes; /* address space for objects above 64 KiB, committed as used; the machine's memory */
 };
 
 struct muster_segment_info {
@@ -41,12 +42,13 @@ struct muster_segment_info {
     uint32_t creator_pid;
     uint32_t uid;
     uint64_t created_unix_ns;
-    uint64_t size_bytes;      /* address space */
+    uint64_t size_bytes;      /* address space, but for object_bytes */
     uint64_t committed_bytes; /* really allocated */
     uint32_t num_tasks, num_slots, num_buckets, num_events;
     uint32_t slots_live; /* slots held now */
     int closed;
     uint32_t trace_events; /* kept of each thread; 0: nothing is traced */
+    uint64_t object_bytes; /* address space for objects above 64 KiB; 0: there can be none */
 };
 
 /* An open segment. Read-only unless created or opened for writing. Thread-safe; not usable in a forked child. */

@@ -88,7 +88,7 @@ static int open_segment(struct mu_cli_call *call, struct muster_segment **ret_se
 
 static void print_info(const struct muster_segment_info *info)
 {
-    char size[32], committed[32];
+    char size[32], committed[32], objects[32];
 
     printf("job        %s%s\n", info->job, info->closed ? ", closed" : "");
     printf("path       %s\n", info->path[0] ? info->path : "memfd");
@@ -96,6 +96,7 @@ static void print_info(const struct muster_segment_info *info)
     printf("made by    pid %u, user %u\n", info->creator_pid, info->uid);
     printf("size       %s, %s committed\n", mu_cli_bytes(info->size_bytes, size),
            mu_cli_bytes(info->committed_bytes, committed));
+    printf("objects    %s for those above 64 KiB\n", mu_cli_bytes(info->object_bytes, objects));
     printf("tasks      %u\n", info->num_tasks);
     printf("slots      %u, %u in use\n", info->num_slots, info->slots_live);
     printf("buckets    %u\n", info->num_buckets);
@@ -118,6 +119,7 @@ static void json_info(const struct muster_segment_info *info)
     mu_cli_json_unsigned(&json, "created_unix_ns", info->created_unix_ns);
     mu_cli_json_unsigned(&json, "size_bytes", info->size_bytes);
     mu_cli_json_unsigned(&json, "committed_bytes", info->committed_bytes);
+    mu_cli_json_unsigned(&json, "object_bytes", info->object_bytes);
     mu_cli_json_unsigned(&json, "num_tasks", info->num_tasks);
     mu_cli_json_unsigned(&json, "num_slots", info->num_slots);
     mu_cli_json_unsigned(&json, "num_buckets", info->num_buckets);

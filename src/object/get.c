@@ -38,15 +38,16 @@ static const char *producer_name(const struct muster_segment *seg, const struct 
 
 static enum muster_status error_of(struct mu_ctx *ctx, const struct mu_object *o)
 {
+    const char *text = o->bytes ? (const char *)mu_object_bytes(ctx->seg, o, true) : NULL;
     char name[MU_NAME_MAX];
 
     producer_name(ctx->seg, o, name);
-    if (!o->bytes)
+    if (!text || o->extent)
         return mu_fail(o->code ? (enum muster_status)o->code : MUSTER_UNKNOWN,
                        "object 0x%016llx will not come: %s ended before it was sealed", (unsigned long long)o->ref,
                        name);
     return mu_fail(o->code ? (enum muster_status)o->code : MUSTER_UNKNOWN, "object 0x%016llx is an error, of %s: %.*s",
-                   (unsigned long long)o->ref, name, (int)o->bytes, (const char *)mu_object_bytes(ctx->seg, o->data));
+                   (unsigned long long)o->ref, name, (int)o->bytes, text);
 }
 
 static void show_view(const struct mu_holding *h, struct muster_object_view *v)

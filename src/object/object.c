@@ -3,42 +3,24 @@
  * is one commit of the object's word, and what the process counts for itself lies in its ledger (segment/ledger.h).
  */
 #include <string.h>
-#include <sys/mman.h>
 
 #include "object/private.h"
 
 enum { TEXT_MAX = 800 /* what fits a sentence, behind the name of the task */ };
 
-/* A read-only mapping of the whole segment, made at the first call; NULL: the kernel has none to give. */
-static const uint8_t *segment_views(struct muster_segment *seg)
-{
-    uint8_t *views = atomic_load_explicit(&seg->views, memory_order_acquire), *none = NULL; /* process-local */
-
-    if (views || seg->fd < 0) /* in the harnesses there is nothing to map a second time */
-        return views ? views : seg->base;
-    views = mmap(NULL, seg->size, PROT_READ, MAP_SHARED, seg->fd, 0);
-    if (views == MAP_FAILED)
-        return NULL;
-    madvise(views, seg->size, MADV_DONTFORK);
-    /* acq_rel, process-local: of two threads one's mapping stays */
-    if (atomic_compare_exchange_strong_explicit(&seg->views, &none, views, memory_order_acq_rel, memory_order_acquire))
-        return views;
-    munmap(views, seg->size);
-    return none;
-}
-
 /* What a sealed object shows, kept so that the next get need not look. */
 static enum muster_status held_show(struct muster_segment *seg, struct mu_holding *h, const struct mu_object *o)
 {
-    const uint8_t *views = segment_views(seg);
+    static const uint8_t nothing[1];
+    const uint8_t *bytes = o->bytes || o->meta ? mu_object_bytes(seg, o, false) : nothing;
 
-    if (!views)
+    if (!bytes)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no address space for views of the objects of job %s", seg->job);
     h->num_bytes = o->bytes;
     h->num_meta = o->meta;
     h->code = o->code;
     h->state = o->state;
-    h->bytes = o->data ? views + mu_offset_of(seg, mu_object_bytes(seg, o->data)) : views;
+    h->bytes = bytes;
     return MUSTER_OK;
 }
 
@@ -97,11 +79,11 @@ void mu_holding_let_go(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_h
 }
 
 /* A new object in the ledger, held once. */
-static enum muster_status object_new(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_object *o,
-                                     struct mu_holding **ret_held)
+static enum muster_status object_new(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_object *o)
 {
     enum muster_status status;
     mu_a64 *record = NULL;
+    struct mu_holding *h;
 
     status = mu_ledger_record(ledger, ctx, &record);
     if (status) {
@@ -115,68 +97,57 @@ static enum muster_status object_new(struct mu_ledger *ledger, struct mu_ctx *ct
         mu_ledger_put_record(ledger, record);
         return status;
     }
-    *ret_held = mu_ledger_add(ledger, o->ref, record);
-    (*ret_held)->refs = 1;
-    (*ret_held)->made = true;
+    h = mu_ledger_add(ledger, o->ref, record);
+    h->refs = 1;
+    h->made = true;
+    if (o->state == MU_OBJECT_SEALED)
+        held_show(ctx->seg, h, o); /* refused: the next get asks again */
     return MUSTER_OK;
 }
 
-static enum muster_status room_for(struct muster *m, struct mu_ctx *ctx, size_t len, size_t meta_len,
-                                   struct mu_object *ret_object)
+/* The same; its block, if it has one, is taken over. */
+static enum muster_status object_add(struct muster *m, struct mu_ctx *ctx, struct mu_object *o)
 {
-    enum muster_status status = MUSTER_OK;
+    struct mu_ledger *ledger;
+    enum muster_status status = mu_ledger_lock(m, &ledger);
 
-    if (len > MUSTER_OBJECT_MAX || meta_len > MUSTER_OBJECT_MAX)
-        return mu_fail(MUSTER_OUT_OF_RANGE, "an object of %zu bytes and %zu of metadata; %u together are the most", len,
-                       meta_len, MUSTER_OBJECT_MAX);
-    *ret_object = (struct mu_object){.bytes = len, .meta = (uint32_t)meta_len, .task = (uint32_t)m->task_id + 1};
-    if (len || meta_len)
-        status = mu_object_block(ctx, len, (uint32_t)meta_len, &ret_object->data);
+    if (status) {
+        if (o->data)
+            mu_heap_discard(ctx, o->data);
+        return status;
+    }
+    status = object_new(ledger, ctx, o);
+    mu_ledger_unlock(ledger);
     return status;
 }
 
+/* The object is as large as that, and these are its bytes, to write to; NULL where it has none. */
+static enum muster_status room_for(struct muster *m, struct mu_ctx *ctx, size_t len, size_t meta_len,
+                                   struct mu_object *ret_object, uint8_t **ret_bytes)
+{
+    enum muster_status status;
+
+    *ret_bytes = NULL;
+    if (len > (uint64_t)MU_UNITS_MAX * MU_UNIT || meta_len > UINT32_MAX)
+        return mu_fail(MUSTER_OUT_OF_RANGE, "an object of %zu bytes and %zu of metadata; %llu and %u are the most", len,
+                       meta_len, (unsigned long long)MU_UNITS_MAX * MU_UNIT, UINT32_MAX);
+    *ret_object = (struct mu_object){.bytes = len, .meta = (uint32_t)meta_len, .task = (uint32_t)m->task_id + 1};
+    if (!len && !meta_len)
+        return MUSTER_OK;
+    status = mu_object_block(ctx, ret_object);
+    if (status)
+        return status;
+    *ret_bytes = mu_object_bytes(m->seg, ret_object, true);
+    if (*ret_bytes)
+        return MUSTER_OK;
+    mu_heap_discard(ctx, ret_object->data);
+    return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no address space for the large objects of job %s", m->seg->job);
+}
+
+/* With the object's metadata behind the bytes. */
 static uint8_t *meta_of(uint8_t *bytes, const struct mu_object *o)
 {
     return bytes + (o->bytes + 7) / 8 * 8;
-}
-
-static enum muster_status object_create(struct muster *m, struct mu_ctx *ctx, size_t len, size_t meta_len,
-                                        muster_object *ret_object, struct muster_object_room *ret_room)
-{
-    struct mu_object o;
-    struct mu_ledger *ledger;
-    struct mu_holding *h;
-    enum muster_status status = mu_ledger_lock(m, &ledger);
-
-    if (status)
-        return status;
-    status = room_for(m, ctx, len, meta_len, &o);
-    o.state = MU_OBJECT_WRITING;
-    if (!status)
-        status = object_new(ledger, ctx, &o, &h);
-    mu_ledger_unlock(ledger);
-    if (status)
-        return status;
-    *ret_object = o.ref;
-    *ret_room = (struct muster_object_room){NULL, len, NULL, meta_len};
-    if (len)
-        ret_room->data = mu_object_bytes(m->seg, o.data);
-    if (meta_len)
-        ret_room->meta = meta_of(mu_object_bytes(m->seg, o.data), &o);
-    return MUSTER_OK;
-}
-
-enum muster_status muster_object_create(struct muster *muster, size_t len, size_t meta_len, muster_object *ret_object,
-                                        struct muster_object_room *ret_room)
-{
-    struct mu_ctx *ctx;
-    enum muster_status status = mu_enter(muster, &ctx);
-
-    if (status)
-        return status;
-    status = object_create(muster, ctx, len, meta_len, ret_object, ret_room);
-    mu_exit(ctx);
-    return status;
 }
 
 /*
@@ -195,46 +166,73 @@ static void bytes_in(uint8_t *to, const void *from, size_t len)
     }
 }
 
-static enum muster_status object_put(struct muster *m, struct mu_ctx *ctx, const void *data, size_t len,
-                                     const void *meta, size_t meta_len, muster_object *ret_object)
-{
+/* What is to be made; `data` and `meta` of one that is put. */
+struct making {
+    struct muster *m;
+    const void *data, *meta;
+    size_t len, meta_len;
+    uint32_t state;
     struct mu_object o;
-    struct mu_ledger *ledger;
-    struct mu_holding *h;
-    enum muster_status status = room_for(m, ctx, len, meta_len, &o);
+    uint8_t *bytes;
+};
+
+static enum muster_status object_make(struct mu_ctx *ctx, void *arg)
+{
+    struct making *k = arg;
+    enum muster_status status = room_for(k->m, ctx, k->len, k->meta_len, &k->o, &k->bytes);
 
     if (status)
         return status;
-    if (o.data) {
-        bytes_in(mu_object_bytes(m->seg, o.data), data, len);
-        bytes_in(meta_of(mu_object_bytes(m->seg, o.data), &o), meta, meta_len);
+    if (k->state == MU_OBJECT_SEALED && k->o.extent) {
+        /* units: a reader of what was there before held it, and does not any more */
+        if (k->len)
+            memcpy(k->bytes, k->data, k->len);
+        if (k->meta_len)
+            memcpy(meta_of(k->bytes, &k->o), k->meta, k->meta_len);
+    } else if (k->state == MU_OBJECT_SEALED && k->bytes) {
+        bytes_in(k->bytes, k->data, k->len);
+        bytes_in(meta_of(k->bytes, &k->o), k->meta, k->meta_len);
     }
-    o.state = MU_OBJECT_SEALED;
-    status = mu_ledger_lock(m, &ledger);
-    if (status) {
-        if (o.data)
-            mu_heap_discard(ctx, o.data);
+    k->o.state = k->state;
+    return object_add(k->m, ctx, &k->o);
+}
+
+static enum muster_status object_await(struct making *k, muster_deadline deadline, muster_object *ret_object)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(k->m, &ctx);
+
+    if (status)
         return status;
-    }
-    status = object_new(ledger, ctx, &o, &h);
-    if (!status)
-        held_show(m->seg, h, &o); /* refused: the next get asks again */
-    mu_ledger_unlock(ledger);
-    *ret_object = status ? 0 : o.ref;
+    status = mu_room_wait(ctx, k->len + (uint64_t)k->meta_len, deadline, object_make, k);
+    mu_exit(ctx);
+    *ret_object = status ? 0 : k->o.ref;
     return status;
 }
 
-enum muster_status muster_object_put(struct muster *muster, const void *data, size_t len, const void *meta,
-                                     size_t meta_len, muster_object *ret_object)
+enum muster_status muster_object_create(struct muster *muster, size_t len, size_t meta_len, muster_deadline deadline,
+                                        muster_object *ret_object, struct muster_object_room *ret_room)
 {
-    struct mu_ctx *ctx;
-    enum muster_status status = mu_enter(muster, &ctx);
+    struct making k = {.m = muster, .len = len, .meta_len = meta_len, .state = MU_OBJECT_WRITING};
+    enum muster_status status = object_await(&k, deadline, ret_object);
 
     if (status)
         return status;
-    status = object_put(muster, ctx, data, len, meta, meta_len, ret_object);
-    mu_exit(ctx);
-    return status;
+    *ret_room = (struct muster_object_room){NULL, len, NULL, meta_len};
+    if (len)
+        ret_room->data = k.bytes;
+    if (meta_len)
+        ret_room->meta = meta_of(k.bytes, &k.o);
+    return MUSTER_OK;
+}
+
+enum muster_status muster_object_put(struct muster *muster, const void *data, size_t len, const void *meta,
+                                     size_t meta_len, muster_deadline deadline, muster_object *ret_object)
+{
+    struct making k = {
+        .m = muster, .data = data, .meta = meta, .len = len, .meta_len = meta_len, .state = MU_OBJECT_SEALED};
+
+    return object_await(&k, deadline, ret_object);
 }
 
 /* ---- the end of writing ---- */
@@ -242,8 +240,7 @@ enum muster_status muster_object_put(struct muster *muster, const void *data, si
 struct object_ending {
     uint64_t maker;
     uint32_t state, code;
-    uint64_t data; /* of an error: its text */
-    uint64_t bytes;
+    struct mu_object text; /* of an error: its data and bytes */
 };
 
 static enum muster_status object_end(struct mu_object *o, void *arg)
@@ -259,8 +256,9 @@ static enum muster_status object_end(struct mu_object *o, void *arg)
     if (e->state == MU_OBJECT_SEALED)
         return MUSTER_OK;
     o->code = e->code;
-    o->data = e->data;
-    o->bytes = e->bytes;
+    o->data = e->text.data;
+    o->extent = e->text.extent;
+    o->bytes = e->text.bytes;
     o->meta = 0;
     return MUSTER_OK;
 }
@@ -278,11 +276,11 @@ static enum muster_status end_writing(struct muster *m, struct mu_ctx *ctx, uint
         mu_ledger_unlock(ledger);
     }
     if (status) {
-        if (e->data)
-            mu_heap_discard(ctx, e->data);
+        if (e->text.data)
+            mu_heap_discard(ctx, e->text.data);
         return status;
     }
-    return mu_object_change(ctx, ref, e->data, object_end, e, true);
+    return mu_object_change(ctx, ref, e->text.data, object_end, e, true);
 }
 
 enum muster_status muster_object_seal(struct muster *muster, muster_object object)
@@ -309,13 +307,13 @@ enum muster_status muster_object_fail(struct muster *muster, muster_object objec
         return status;
     if (!text || !*text)
         text = muster_status_name(code);
-    e.bytes = strnlen(text, TEXT_MAX);
+    e.text.bytes = strnlen(text, TEXT_MAX);
     if (code <= MUSTER_OK || code > MUSTER_DATA_LOSS)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "%d is no error: seal the object instead", (int)code);
     if (!status)
-        status = mu_object_block(ctx, e.bytes, 0, &e.data);
+        status = mu_object_block(ctx, &e.text);
     if (!status) {
-        bytes_in(mu_object_bytes(muster->seg, e.data), text, e.bytes);
+        bytes_in(mu_object_bytes(muster->seg, &e.text, true), text, e.text.bytes);
         status = end_writing(muster, ctx, object, &e);
     }
     mu_exit(ctx);

@@ -1,10 +1,18 @@
-/* object/private.h: what the files of this room share: object.c (life), get.c (views and waits), info.c (looks). */
+/* object/private.h: what the files of this room share: object.c (life), get.c (views and waits), info.c (looks), room.c
+ * (waits for room). */
 #ifndef MU_OBJECT_PRIVATE_H
 #define MU_OBJECT_PRIVATE_H
 
 #include <muster/object.h>
 
 #include "segment/ledger.h"
+
+/*
+ * Call `fn` until it returns something other than RESOURCE_EXHAUSTED, again when room may have come for so many bytes,
+ * up to the deadline. What it took by then it has given back.
+ */
+typedef enum muster_status (*mu_room_fn)(struct mu_ctx *ctx, void *arg);
+enum muster_status mu_room_wait(struct mu_ctx *ctx, uint64_t bytes, muster_deadline deadline, mu_room_fn fn, void *arg);
 
 /* All with the ledger locked. */
 

@@ -216,6 +216,7 @@ static bool audit_walk(struct mu_auditor *a, enum mu_audit_how how)
             check_object(a, &seg->objects[i], "object", i, 0);
     if (!mu_audit_holds(a))
         return false;
+    mu_audit_arena(a);
     list_buckets(a);
     if (!mu_audit_heap(a, how))
         return false;

@@ -45,6 +45,10 @@ bool mu_audit_heap(struct mu_auditor *a, enum mu_audit_how how);
 /* Those that were alive, and that nothing led to. */
 void mu_audit_doubted(struct mu_auditor *a);
 
+/* audit_arena.c */
+/* The units and their owners. */
+void mu_audit_arena(struct mu_auditor *a);
+
 /* audit_hold.c */
 /* The counts of objects. False: no memory. */
 bool mu_audit_holds(struct mu_auditor *a);

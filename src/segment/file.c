@@ -55,48 +55,6 @@ void mu_segment_path(const char *job, char *path, size_t size)
     snprintf(path, size, "%s/muster-%u-%s", mu_segment_folder(), (unsigned)geteuid(), job);
 }
 
-void mu_segment_ref(struct muster_segment *seg)
-{
-    /* relaxed, process-local: the caller already holds one */
-    atomic_fetch_add_explicit(&seg->users, 1, memory_order_relaxed);
-}
-
-bool mu_segment_is_whole(const struct muster_segment *seg)
-{
-    struct stat st;
-
-    return seg->fd < 0 || fstat(seg->fd, &st) || (uint64_t)st.st_size >= seg->size;
-}
-
-void mu_segment_unref(struct muster_segment *seg)
-{
-    /* acq_rel, process-local: all users' accesses come before the last one unmaps */
-    if (!seg || atomic_fetch_sub_explicit(&seg->users, 1, memory_order_acq_rel) > 1)
-        return;
-    if (mu_segment_is_whole(seg)) /* else libc's list of held mutexes still runs through it */
-        munmap(seg->base, seg->size);
-    if (atomic_load_explicit(&seg->views, memory_order_relaxed)) /* relaxed, process-local: nobody else is left */
-        munmap(atomic_load_explicit(&seg->views, memory_order_relaxed), seg->size); /* relaxed: likewise */
-    mu_segment_abandon(seg);
-}
-
-void mu_segment_abandon(struct muster_segment *seg)
-{
-    close(seg->fd);
-    free(atomic_load_explicit(&seg->names, memory_order_relaxed)); /* relaxed, process-local: nobody else is left */
-    free(seg);
-}
-
-void muster_segment_close(struct muster_segment *segment)
-{
-    mu_segment_unref(segment);
-}
-
-int muster_segment_fd(struct muster_segment *segment)
-{
-    return segment->fd;
-}
-
 /*
  * The owner that a file must have: under a job's name ourselves, else it is squatted; a path or descriptor that was
  * given is root's to use, whichever user owns it.
@@ -305,7 +263,7 @@ static enum muster_status build_failed(int rc, const struct mu_header *h)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                        "no file may be as large as the segment (%" PRIu64
                        " KiB, sparse): raise the limit ('ulimit -f'), "
-                       "or make the heap smaller",
+                       "or make the heap, or the room for objects, smaller (--heap, --objects)",
                        h->total_bytes / 1024);
     if (rc == ENOMEM)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot map a new segment: %s",
@@ -370,25 +328,43 @@ enum muster_status mu_segment_create(const char *job, const struct muster_segmen
     return mu_segment_create_hosts(job, config, NULL, how, ret_segment);
 }
 
+/* By default the arena is as large as the machine's memory, for it is address space alone; where no file may be as
+ * large there is none. The file, or -1. */
+static int segment_build(const char *job, struct muster_segment_config *c, const struct mu_hosts_config *hosts,
+                         unsigned how, struct mu_header *h, enum muster_status *ret_status)
+{
+    bool by_default = !c->object_bytes;
+    int fd = -EFBIG;
+
+    if (by_default)
+        c->object_bytes = mu_format_object_bytes();
+    for (int tries = by_default ? 2 : 1; fd == -EFBIG && tries; tries--) {
+        *ret_status = mu_format_plan_hosts(job, c, hosts, h);
+        if (*ret_status)
+            return -1;
+        h->flags |= how & MU_SEGMENT_KEPT ? MU_FLAG_KEPT : 0;
+        fd = file_build(h, hosts, how & MU_SEGMENT_LATE, job);
+        c->object_bytes = 0;
+    }
+    if (fd < 0)
+        *ret_status = build_failed(-fd, h);
+    return fd;
+}
+
 enum muster_status mu_segment_make(const char *job, const struct muster_segment_config *config,
                                    const struct mu_hosts_config *hosts, unsigned how,
                                    struct muster_segment **ret_segment)
 {
-    struct muster_segment_config none = {0};
+    struct muster_segment_config c = config ? *config : (struct muster_segment_config){0};
     struct mu_header h;
     char path[512];
-    enum muster_status status = mu_format_plan_hosts(job, config ? config : &none, hosts, &h);
-    bool memfd = config && config->memfd;
-    int fd;
+    enum muster_status status;
+    int fd = segment_build(job, &c, hosts, how, &h, &status);
 
-    if (status)
-        return status;
-    h.flags |= how & MU_SEGMENT_KEPT ? MU_FLAG_KEPT : 0;
-    fd = file_build(&h, hosts, how & MU_SEGMENT_LATE, job);
     if (fd < 0)
-        return build_failed(-fd, &h);
+        return status;
     mu_segment_path(job, path, sizeof path);
-    return file_map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, &h, ret_segment);
+    return file_map(fd, true, c.memfd ? "memfd" : path, c.memfd ? NULL : path, OURS, &h, ret_segment);
 }
 
 enum muster_status mu_segment_name(struct muster_segment *seg)
@@ -446,6 +422,7 @@ enum muster_status muster_segment_info(struct muster_segment *segment, struct mu
     i->uid = h->uid;
     i->created_unix_ns = h->created_unix_ns;
     i->size_bytes = segment->size;
+    i->object_bytes = (uint64_t)segment->num_units * MU_UNIT;
     if (!fstat(segment->fd, &st))
         i->committed_bytes = (uint64_t)st.st_blocks * 512;
     i->num_tasks = segment->num_tasks;

@@ -17,6 +17,13 @@ void mu_segment_place(const struct muster_segment *seg, char *place, size_t size
 /* Open by job name, path or "fd:N"; writable or not. */
 enum muster_status mu_segment_open(const char *name, bool writable, struct muster_segment **ret_segment);
 
+/*
+ * A further mapping of a part of the file, at the first call, kept in *at until the last user goes: neither inherited
+ * by children nor dumped. NULL: the kernel has none to give. Where there is no file it is a part of the base.
+ */
+uint8_t *mu_segment_map(struct muster_segment *seg, _Atomic(uint8_t *) *at, uint64_t offset, uint64_t bytes,
+                        bool writable);
+
 /* One more, or one less, user of the mapping. The last one unmaps. */
 void mu_segment_ref(struct muster_segment *seg);
 void mu_segment_unref(struct muster_segment *seg);

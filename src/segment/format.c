@@ -2,7 +2,7 @@
  * segment/format.c: laying out a segment in memory, and believing one found there.
  *
  * Sections in order: header, slots, heartbeats, chunk words, event words, cell words, bucket words, hosts and calls
- * (where there are several hosts), heap, object words, trace rings.
+ * (where there are several hosts), heap, object words, unit words, trace rings, arena.
  * The header is copied out once, checked as a whole, and its numbers kept in private memory; nothing is read from the
  * shared header again but the atomic words.
  */
@@ -10,6 +10,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -101,6 +102,17 @@ static uint32_t num_objects(uint32_t chunks)
     return most < MU_OBJECTS_MAX ? (uint32_t)most : MU_OBJECTS_MAX;
 }
 
+uint64_t mu_format_object_bytes(void)
+{
+    uint64_t most = (uint64_t)MU_UNITS_MAX * MU_UNIT, bytes;
+    struct sysinfo info;
+
+    if (sysinfo(&info))
+        return DEFAULT_HEAP;
+    bytes = (uint64_t)info.totalram * info.mem_unit;
+    return bytes < most ? bytes : most;
+}
+
 static enum muster_status config_apply(const struct muster_segment_config *c, uint32_t tasks_here, struct mu_header *h)
 {
     uint64_t heap = c->heap_bytes ? c->heap_bytes : DEFAULT_HEAP;
@@ -115,6 +127,9 @@ static enum muster_status config_apply(const struct muster_segment_config *c, ui
     if (heap < MIN_HEAP || heap > MAX_HEAP)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "a heap of %llu bytes; 1 MiB to 8 GiB is possible",
                        (unsigned long long)heap);
+    if (c->object_bytes > (uint64_t)MU_UNITS_MAX * MU_UNIT)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%llu bytes for objects; 16 TiB is the most",
+                       (unsigned long long)c->object_bytes);
     if (c->trace_events > MU_TRACE_EVENTS_MAX)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%u events of a thread's trace; %u is the most", c->trace_events,
                        MU_TRACE_EVENTS_MAX);
@@ -130,6 +145,7 @@ static enum muster_status config_apply(const struct muster_segment_config *c, ui
     if (h->num_chunks > MU_INDEX_MAX / MU_CHUNK_GRANULES)
         h->num_chunks = MU_INDEX_MAX / MU_CHUNK_GRANULES;
     h->num_objects = num_objects(h->num_chunks);
+    h->num_units = (uint32_t)((c->object_bytes + MU_UNIT - 1) / MU_UNIT);
     h->heartbeat_timeout = c->heartbeat_timeout_ns ? c->heartbeat_timeout_ns : DEFAULT_HEARTBEAT;
     return MUSTER_OK;
 }
@@ -180,6 +196,10 @@ static void place_sections(struct mu_header *h)
     }
     h->objects_offset = h->heap_offset + (uint64_t)h->num_chunks * MU_CHUNK;
     h->total_bytes = h->objects_offset + (uint64_t)h->num_objects * 8;
+    if (h->num_units) {
+        h->units_offset = h->total_bytes;
+        h->total_bytes = align_to(h->units_offset + (uint64_t)h->num_units * 8, SECTION);
+    }
 }
 
 enum muster_status mu_format_plan_hosts(const char *job, const struct muster_segment_config *config,
@@ -204,6 +224,10 @@ enum muster_status mu_format_plan_hosts(const char *job, const struct muster_seg
     place_sections(h);
     if (config->trace_events)
         mu_trace_plan(h, power_of_two(config->trace_events));
+    if (h->num_units) {
+        h->arena_offset = align_to(h->total_bytes, MU_ARENA_ALIGN);
+        h->total_bytes = h->arena_offset + (uint64_t)h->num_units * MU_UNIT;
+    }
     mu_random(h->run_id, sizeof h->run_id);
     if (hosts && (hosts->run_id[0] || hosts->run_id[1]))
         memcpy(h->run_id, hosts->run_id, sizeof h->run_id);
@@ -298,10 +322,12 @@ static bool sections_fit(const struct mu_header *h)
              section_check(h->asks_offset, asks_bytes(h->num_slots), &end, h->total_bytes))) &&
            section_check(h->heap_offset, (uint64_t)h->num_chunks * MU_CHUNK, &end, h->total_bytes) &&
            section_check(h->objects_offset, (uint64_t)h->num_objects * 8, &end, h->total_bytes) &&
+           (!h->num_units || section_check(h->units_offset, (uint64_t)h->num_units * 8, &end, h->total_bytes)) &&
            (!h->trace_events ||
             section_check(h->trace_offset,
                           (uint64_t)h->num_slots * mu_trace_ring_bytes(h->trace_events, h->trace_names), &end,
-                          h->total_bytes));
+                          h->total_bytes)) &&
+           (!h->num_units || section_check(h->arena_offset, (uint64_t)h->num_units * MU_UNIT, &end, h->total_bytes));
 }
 
 enum muster_status mu_format_check(const struct mu_header *header, uint64_t file_bytes, const char *name,
@@ -334,6 +360,8 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
         return format_corrupt(name, "impossible number of chunks");
     if (!h->num_objects || h->num_objects > MU_OBJECTS_MAX || h->num_objects % MU_OBJECTS_RANGE)
         return format_corrupt(name, "impossible number of objects");
+    if (h->num_units > MU_UNITS_MAX)
+        return format_corrupt(name, "impossible number of units");
     if (h->trace_events &&
         (!is_power(h->trace_events, MU_TRACE_EVENTS_MAX) || !is_power(h->trace_names, MU_TRACE_EVENTS_MAX)))
         return format_corrupt(name, "impossible number of events or names of traces");
@@ -343,7 +371,8 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
         return format_corrupt(name, "sections overlap or leave the file");
     if (!memchr(h->job, 0, sizeof seg->job) || mu_format_job(h->job) || !memchr(h->host, 0, sizeof h->host))
         return format_corrupt(name, "impossible job or host name");
-    seg->size = h->total_bytes;
+    seg->size = h->num_units ? h->arena_offset : h->total_bytes;
+    seg->file_bytes = h->total_bytes;
     seg->num_tasks = h->num_tasks;
     seg->num_slots = h->num_slots;
     seg->reserved_slots = MU_SLOTS_RESERVED;
@@ -353,6 +382,8 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     seg->num_chunks = h->num_chunks;
     seg->num_system_chunks = h->num_system_chunks;
     seg->num_objects = h->num_objects;
+    seg->num_units = h->num_units;
+    seg->arena_offset = h->arena_offset;
     seg->num_hosts = h->num_hosts ? h->num_hosts : 1;
     seg->host = h->num_hosts ? h->own_host : 0;
     seg->listened = h->num_hosts || (h->flags & MU_FLAG_LISTENED);
@@ -382,6 +413,7 @@ enum muster_status mu_format_bind(struct muster_segment *seg, const struct mu_he
     seg->buckets = (mu_a64 *)(seg->base + header->buckets_offset);
     seg->heap = seg->base + header->heap_offset;
     seg->objects = (mu_a64 *)(seg->base + header->objects_offset);
+    seg->units = header->num_units ? (mu_a64 *)(seg->base + header->units_offset) : NULL;
     seg->trace = header->trace_events ? seg->base + header->trace_offset : NULL;
     seg->hosts = header->num_hosts ? (struct mu_host *)(seg->base + header->hosts_offset) : NULL;
     seg->asks = header->num_hosts ? (mu_a64 *)(seg->base + header->asks_offset) : NULL;

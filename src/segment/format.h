@@ -18,6 +18,9 @@ enum muster_status mu_format_plan_hosts(const char *job, const struct muster_seg
  * heartbeats; at most MU_SLOTS_MAX. */
 uint32_t mu_format_slots(uint32_t tasks, uint32_t threads);
 
+/* Of the arena, by default: as much as the machine's memory. */
+uint64_t mu_format_object_bytes(void);
+
 /* Bytes from the start that must be committed before the segment is used. */
 uint64_t mu_format_committed(const struct mu_header *header);
 /* Bytes from the start that mu_format_write() writes to, and that a look at the members reads. */

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "segment/file.h"
+#include "sync/futex.h"
 
 const uint16_t mu_class_granules[MU_CLASSES] = MU_CLASS_GRANULES;
 
@@ -263,22 +264,26 @@ static uint64_t sweep_class(struct mu_ctx *ctx, uint32_t class_index, bool syste
 
 void mu_heap_end_wanted(struct muster_segment *seg, uint32_t classes)
 {
-    uint64_t w = mu_load_acquire(&seg->header->wanted); /* acquire: pairs with class_want() */
+    uint64_t w = mu_load_acquire(&seg->header->wanted); /* acquire: pairs with mu_heap_want() */
 
     /* release half: pairs with search_all(). Ends: it is tried again only when others changed the word */
     while (MU_WANTED_CLASSES(w) & classes)
-        if (mu_cas_seen(&seg->header->wanted, &w, (w & ~(uint64_t)classes) + (1ull << 32)))
+        if (mu_cas_seen(&seg->header->wanted, &w, (w & ~((uint64_t)classes << 1 | MU_WORD_S)) + (1ull << 32))) {
+            if (w & MU_WORD_S)
+                mu_futex_wake(&seg->header->wanted);
             break;
+        }
 }
 
-/* Set the class's bit; returns the count at which it was, or became, set. */
-static uint32_t class_want(struct muster_segment *seg, uint32_t class_index)
+uint64_t mu_heap_want(struct muster_segment *seg, uint32_t class_index)
 {
-    uint64_t bit = 1ull << class_index, w = mu_load_acquire(&seg->header->wanted); /* acquire: another's class_want() */
+    uint64_t bit = MU_WANTED_BIT(class_index);
+    uint64_t w = mu_load_acquire(&seg->header->wanted); /* acquire: another's mu_heap_want() */
 
     while (!(w & bit) && !mu_cas_seen(&seg->header->wanted, &w, w | bit)) /* lock-free: failed for another's change */
         ;
-    return MU_WANTED_COUNT(w);
+    mu_fence_seq_cst(); /* the bit comes before the look at any block; pairs with mu_heap_tell() */
+    return w | bit;
 }
 
 /*
@@ -294,15 +299,14 @@ static uint64_t search_all(struct mu_ctx *ctx, uint32_t class_index)
     uint64_t ref = 0;
 
     for (int i = 0; !ref && i < SEARCHES; i++) {
-        uint64_t count = class_want(ctx->seg, class_index), w;
+        uint64_t count = MU_WANTED_COUNT(mu_heap_want(ctx->seg, class_index)), w;
 
         if (ctx->dry[class_index] == count + 1)
             break;
-        mu_fence_seq_cst(); /* the bit comes before the look at any block; pairs with mu_heap_tell() */
         for (uint32_t c = class_index; !ref && c < MU_CLASSES; c++)
             ref = sweep_class(ctx, c, false);
         w = mu_load_acquire(wanted); /* acquire: pairs with mu_heap_end_wanted() */
-        if (!ref && (w >> class_index & 1) && MU_WANTED_COUNT(w) == count)
+        if (!ref && (MU_WANTED_CLASSES(w) >> class_index & 1) && MU_WANTED_COUNT(w) == count)
             ctx->dry[class_index] = count + 1;
     }
     return ref;

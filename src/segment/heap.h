@@ -89,6 +89,9 @@ static inline uint64_t mu_heap_take_hinted(struct mu_ctx *ctx, struct mu_hints *
  * A free without a context is a scavenger's, which tells at its end, for all that it and the dead one freed.
  */
 void mu_heap_end_wanted(struct muster_segment *seg, uint32_t classes);
+/* Ask to be told of frees of this class, or of MU_WANTED_RUNS: the word, to sleep on when a search that begins behind
+ * this finds nothing. */
+uint64_t mu_heap_want(struct muster_segment *seg, uint32_t class_index);
 static inline void mu_heap_tell(struct muster_segment *seg, uint32_t class_index)
 {
     uint32_t classes = (2u << class_index) - 1;

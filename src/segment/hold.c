@@ -29,6 +29,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "segment/file.h"
 #include "segment/slot.h"
 
 enum {
@@ -105,7 +106,7 @@ static enum muster_status root_write(struct mu_txn *t, const struct mu_object *o
     mu_store_relaxed(&body[2], MU_OBJECT_STATE(o->count, n, o->state));
     mu_store_relaxed(&body[3], o->bytes);
     mu_store_relaxed(&body[4], MU_OBJECT_ABOUT(o->meta, o->task, o->code));
-    mu_store_relaxed(&body[5], o->maker);
+    mu_store_relaxed(&body[5], MU_OBJECT_MADE(o->extent, o->maker));
     for (uint32_t i = 0; i < n; i++)
         mu_store_relaxed(&body[6 + i], stand[i]);
     return MUSTER_OK;
@@ -135,6 +136,7 @@ static enum muster_status object_edit(struct mu_ctx *ctx, uint64_t ref, const st
     mu_a64 *word = mu_object_word(ctx->seg, ref);
     enum muster_status status = MUSTER_OK;
     struct mu_object o = {0};
+    uint32_t units = 0, start = 0; /* that it had in the arena */
     struct mu_txn t;
 
     mu_txn_begin(&t, ctx, word ? word : ctx->seg->objects);
@@ -155,6 +157,8 @@ static enum muster_status object_edit(struct mu_ctx *ctx, uint64_t ref, const st
         if (status)
             break;
         old = o.data;
+        start = o.extent;
+        units = start ? mu_arena_units(mu_object_whole(&o)) : 0;
         o.count += (uint32_t)e->count;
         status = e->fn ? e->fn(&o, e->arg) : MUSTER_OK;
         if (status)
@@ -172,6 +176,8 @@ static enum muster_status object_edit(struct mu_ctx *ctx, uint64_t ref, const st
         mu_txn_abort(&t);
     else if (!o.count)
         word_hint(ctx, ref);
+    if (!status && units && (!o.count || o.extent != start))
+        mu_arena_freed(ctx, start - 1, units);
     return status;
 }
 
@@ -382,19 +388,33 @@ static enum muster_status word_find(struct mu_ctx *ctx, uint32_t *ret_index)
     }
 }
 
-enum muster_status mu_object_block(struct mu_ctx *ctx, uint64_t bytes, uint32_t meta, uint64_t *ret_data)
+enum muster_status mu_object_block(struct mu_ctx *ctx, struct mu_object *object)
 {
-    uint64_t whole = MU_OBJECT_PAD + (bytes + 7) / 8 * 8 + meta;
+    uint64_t whole = mu_object_whole(object);
     enum muster_status status;
     struct mu_block *b;
 
-    if (bytes > MU_BODY_MAX || whole > MU_BODY_MAX)
-        return mu_fail(MUSTER_OUT_OF_RANGE, "an object of %llu bytes and %u of metadata; %u together are the most",
-                       (unsigned long long)bytes, meta, MU_BODY_MAX - MU_OBJECT_PAD);
-    status = mu_heap_alloc(ctx, whole, 0, ret_data, &b);
-    if (!status)
-        mu_store_relaxed(&b->meta, MU_META(whole, 0, MU_TYPE_BYTES)); /* relaxed: the commit's CAS publishes it */
+    object->extent = 0;
+    if (MU_OBJECT_PAD + whole > MU_BODY_MAX) {
+        status = mu_arena_take(ctx, whole, &object->data, &object->extent);
+        object->extent += !status;
+        return status;
+    }
+    status = mu_heap_alloc(ctx, MU_OBJECT_PAD + whole, 0, &object->data, &b);
+    if (!status) /* relaxed: the commit's CAS publishes it */
+        mu_store_relaxed(&b->meta, MU_META(MU_OBJECT_PAD + whole, 0, MU_TYPE_BYTES));
     return status;
+}
+
+uint8_t *mu_object_bytes(struct muster_segment *seg, const struct mu_object *object, bool writable)
+{
+    uint8_t *base = object->extent ? mu_arena_map(seg, writable)
+                    : writable     ? seg->base
+                                   : mu_segment_map(seg, &seg->views, 0, seg->size, false);
+
+    if (!base || object->extent)
+        return base ? base + (object->extent - 1) * (uint64_t)MU_UNIT : NULL;
+    return base + mu_offset_of(seg, mu_heap_at(seg, MU_REF_INDEX(object->data))->body) + MU_OBJECT_PAD;
 }
 
 /* The object's word must be empty. The generation is what the commit makes of the word's tag, but never 0. */

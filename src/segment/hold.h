@@ -10,6 +10,7 @@
 #ifndef MU_SEGMENT_HOLD_H
 #define MU_SEGMENT_HOLD_H
 
+#include "segment/arena.h"
 #include "segment/object.h"
 
 #define MU_HOLD_MARKS_MAX 256u /* of one object: threads in the midst of counting a reference */
@@ -18,14 +19,15 @@
 struct mu_object {
     uint64_t word; /* as read, for waiting */
     uint64_t ref;  /* its reference */
-    uint64_t data; /* its MU_TYPE_BYTES block; 0: none */
+    uint64_t data; /* its MU_TYPE_BYTES or MU_TYPE_EXTENT block; 0: none */
     uint64_t bytes;
     uint64_t maker;
     uint32_t state; /* MU_OBJECT_WRITING, ... */
     uint32_t count;
-    uint32_t meta; /* bytes of metadata */
-    uint32_t task; /* + 1: that made it */
-    uint32_t code; /* of an error */
+    uint32_t meta;   /* bytes of metadata */
+    uint32_t extent; /* + 1: first unit of the bytes; 0: they lie in the block */
+    uint32_t task;   /* + 1: that made it */
+    uint32_t code;   /* of an error */
     uint32_t num_marks;
     const uint64_t *marks; /* in the buffer that it was read into */
 };
@@ -54,17 +56,21 @@ enum muster_status mu_object_peek(const struct muster_segment *seg, uint64_t ref
 enum muster_status mu_object_at(const struct muster_segment *seg, uint32_t index, uint64_t *body,
                                 struct mu_object *ret_object);
 
-/* The bytes of a MU_TYPE_BYTES block. */
-static inline uint8_t *mu_object_bytes(const struct muster_segment *seg, uint64_t data)
+/* Its bytes, if it has any, behind which is its metadata: to write to, or read-only. NULL: there is no address space.
+ */
+uint8_t *mu_object_bytes(struct muster_segment *seg, const struct mu_object *object, bool writable);
+
+/* Bytes and metadata, each from a multiple of 8 on. */
+static inline uint64_t mu_object_whole(const struct mu_object *o)
 {
-    return (uint8_t *)mu_heap_at(seg, MU_REF_INDEX(data))->body + MU_OBJECT_PAD;
+    return (o->bytes + 7) / 8 * 8 + o->meta;
 }
 
 /*
- * A block for so many bytes and metadata, OWNED by ctx; its contents are garbage. RESOURCE_EXHAUSTED when the heap has
- * none, OUT_OF_RANGE when none can be so large.
+ * A block for the object's bytes and metadata, of which there are some, OWNED by ctx: its data, and extent. Its
+ * contents are garbage. RESOURCE_EXHAUSTED when heap or arena have none, OUT_OF_RANGE when none can be so large.
  */
-enum muster_status mu_object_block(struct mu_ctx *ctx, uint64_t bytes, uint32_t meta, uint64_t *ret_data);
+enum muster_status mu_object_block(struct mu_ctx *ctx, struct mu_object *object);
 
 /*
  * A new object, held by `record` (which must be 0) and with a count of 1. `object` says what it is but for its word,

@@ -23,16 +23,40 @@ static enum muster_status object_gone(uint64_t ref)
     return mu_fail(MUSTER_NOT_FOUND, "object 0x%016llx is gone: nobody held it any more", (unsigned long long)ref);
 }
 
-/* Whether the object's bytes and metadata lie within the block that is said to have them. */
+static bool has_changed(const struct muster_segment *seg, const struct mu_object *o)
+{
+    const mu_a64 *word = mu_object_word(seg, o->ref);
+
+    return word && !mu_word_same(mu_recheck(word), o->word);
+}
+
+/* Whether the first and the last of the units of so many bytes are the block's: so are those between, for a run is
+ * claimed whole. An orphan has no bytes any more, and a unit at least. */
+static bool units_are(const struct muster_segment *seg, uint32_t start, uint64_t bytes, uint64_t ref)
+{
+    uint32_t high = mu_units_high(seg), units = bytes ? mu_arena_units(bytes) : 1;
+
+    /* acquire, both: pair with the claims */
+    return start < high && units <= high - start && mu_load_acquire(&seg->units[start]) == (ref | MU_UNIT_BACKED) &&
+           mu_load_acquire(&seg->units[start + units - 1]) == (ref | MU_UNIT_BACKED);
+}
+
+/* Whether the object's bytes and metadata lie within the block, or the units, that are said to have them. Of an object
+ * that has changed since, the units may be another's by now: its root is believed, for a change of it fails. */
 static bool object_fits(const struct muster_segment *seg, const struct mu_object *o)
 {
     uint32_t limit;
 
     if (!o->data)
-        return !o->bytes && !o->meta;
-    if (!mu_heap_block(seg, MU_REF_INDEX(o->data), &limit) || o->bytes > limit || o->meta > limit)
+        return !o->bytes && !o->meta && !o->extent;
+    if (!mu_heap_block(seg, MU_REF_INDEX(o->data), &limit))
         return false;
-    return MU_BLOCK_HEADER + MU_OBJECT_PAD + (o->bytes + 7) / 8 * 8 + o->meta <= limit;
+    if (o->extent)
+        return o->bytes <= (uint64_t)seg->num_units * MU_UNIT &&
+               (units_are(seg, o->extent - 1, mu_object_whole(o), o->data) || has_changed(seg, o));
+    if (o->bytes > limit || o->meta > limit)
+        return false;
+    return MU_BLOCK_HEADER + MU_OBJECT_PAD + mu_object_whole(o) <= limit;
 }
 
 bool mu_object_parse(const struct muster_segment *seg, const struct mu_root *root, struct mu_object *o)
@@ -45,7 +69,8 @@ bool mu_object_parse(const struct muster_segment *seg, const struct mu_root *roo
                             .ref = r->ref,
                             .data = root->body[0],
                             .bytes = r->bytes,
-                            .maker = r->maker,
+                            .maker = (uint32_t)r->maker,
+                            .extent = (uint32_t)(r->maker >> 32),
                             .state = MU_OBJECT_IS(r->state),
                             .count = MU_OBJECT_COUNT(r->state),
                             .meta = MU_OBJECT_META(r->about),

@@ -34,7 +34,7 @@ bool mu_segment_is_committed(const struct muster_segment *seg)
     struct stat st;
 
     /* one that was cut short is others' to find out about */
-    return seg->fd < 0 || fstat(seg->fd, &st) || (uint64_t)st.st_size < seg->size ||
+    return seg->fd < 0 || fstat(seg->fd, &st) || (uint64_t)st.st_size < seg->file_bytes ||
            (uint64_t)st.st_blocks * 512 >= first_bytes(seg);
 }
 

@@ -119,7 +119,7 @@ static bool dead_slot_finish(struct muster_segment *seg, struct mu_ctx *ctx, uin
     owned_sweep(seg, slot, MU_SLOT_INCARNATION(dead));
     mu_fence_seq_cst(); /* the mark DEAD comes before this look at the object; pairs with mu_pin_others() */
     mu_pin_settle(seg, NULL, in.pin_object, in.pin, slot);
-    mu_heap_tell(seg, MU_CLASSES - 1); /* of all that was freed here, or by the dead one just before it died */
+    mu_heap_tell(seg, MU_WANTED_RUNS); /* of all that was freed here, or by the dead one just before it died */
     /* acq_rel: everything above comes before the slot's next claim */
     return mu_cas(&s->word, dead, MU_SLOT_WORD(0, 0, MU_SLOT_INCARNATION(dead) + 1, MU_SLOT_FREE));
 }

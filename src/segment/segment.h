@@ -15,8 +15,9 @@
 
 struct muster_segment {
     uint8_t *base;
-    uint64_t size;
-    int fd; /* -1 in the harnesses that map anonymous memory: then nothing needs committing */
+    uint64_t size;       /* mapped: all but the arena */
+    uint64_t file_bytes; /* with it */
+    int fd;              /* -1 in the harnesses that map anonymous memory: then nothing needs committing */
     bool writable;
     bool listened; /* of several hosts, or made so: after a change a thread looks at the bell */
     bool foreign;  /* made in another pid or time namespace: pids mean nothing, liveness words do */
@@ -26,12 +27,14 @@ struct muster_segment {
     struct mu_header *header;
     struct mu_slot *slots;
     mu_a32 *chunks;
-    mu_a64 *beats, *events, *cells, *buckets, *objects;
+    mu_a64 *beats, *events, *cells, *buckets, *objects, *units;
     uint8_t *heap;
     uint8_t *trace; /* slots' rings; NULL: nothing is traced */
     uint32_t trace_events, trace_names;
     bool trace_tsc;
-    uint32_t num_tasks, num_slots, num_buckets, num_cells, num_events, num_chunks, num_system_chunks, num_objects;
+    uint32_t num_tasks, num_slots, num_buckets, num_cells, num_events, num_chunks, num_system_chunks, num_objects,
+        num_units;
+    uint64_t arena_offset;
     uint32_t reserved_slots; /* of num_slots, the last: not for mu_slot_claim() */
     uint64_t hash_seed, heartbeat_timeout;
     struct mu_host *hosts;            /* of the job; NULL: this one alone */
@@ -40,9 +43,11 @@ struct muster_segment {
     uint32_t first_task, local_tasks; /* the run of tasks of this host */
     char job[208];
     char path[272];
-    _Atomic(uint8_t *) views; /* the same, read-only, for views of objects; NULL: nobody has asked */
-    _Atomic(char *) names;    /* of the tasks, for sentences (names.h); NULL: numbers */
-    _Atomic unsigned users;   /* the handle and each thread's context; the last one unmaps */
+    /* NULL: nobody has asked; see mu_segment_map() */
+    _Atomic(uint8_t *) views;              /* what `base` maps, read-only, for views of objects */
+    _Atomic(uint8_t *) arena, arena_views; /* the arena, to write to and read-only */
+    _Atomic(char *) names;                 /* of the tasks, for sentences (names.h); NULL: numbers */
+    _Atomic unsigned users;                /* the handle and each thread's context; the last one unmaps */
 };
 
 #define MU_HINTS 16u
@@ -70,6 +75,15 @@ struct mu_tracer {
     } known[MU_TRACE_CACHE];
 };
 
+/* Runs of the arena that this thread freed, the newest last: probably free, their pages still mapped and cached. */
+struct mu_extents {
+    struct {
+        uint32_t start, units;
+    } ring[MU_HINTS];
+    uint32_t count;
+    uint32_t next; /* where the search goes on */
+};
+
 struct mu_ctx {
     struct muster_segment *seg;
     struct mu_slot *own;
@@ -85,6 +99,7 @@ struct mu_ctx {
         uint32_t next; /* where the search goes on */
     } objects;
     uint64_t drops; /* references that this thread dropped for the dead */
+    struct mu_extents extents;
     struct mu_tracer trace;
     uint64_t scratch[MU_CHUNK / 8]; /* a private copy of the root block being edited */
 };

@@ -86,9 +86,9 @@ static void hold_objects(void)
     struct muster_object_room room;
     muster_object object;
 
-    must(muster_object_put(m, "twenty bytes and not", 20, "meta", 4, &object));
-    must(muster_object_create(m, 1000, 0, &object, &room));
-    must(muster_object_create(m, 10, 0, &object, &room));
+    must(muster_object_put(m, "twenty bytes and not", 20, "meta", 4, 0, &object));
+    must(muster_object_create(m, 1000, 0, 0, &object, &room));
+    must(muster_object_create(m, 10, 0, 0, &object, &room));
     must(muster_object_fail(m, object, MUSTER_ABORTED, "no such line"));
 }
 

@@ -82,6 +82,7 @@ void topology_after(const struct op *op);
 
 /* objects */
 void object_setup(const struct op *op);
+void object_setup_large(const struct op *op);
 void object_put(const struct op *op);
 void object_create(const struct op *op);
 void object_seal(const struct op *op);

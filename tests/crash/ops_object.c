@@ -23,7 +23,7 @@ static muster_object put(int who, unsigned size, unsigned seed)
     muster_object object = 0;
 
     crash_fill(filled, size, seed);
-    if (muster_object_put(world.m[who], filled, size, "meta", 4, &object))
+    if (muster_object_put(world.m[who], filled, size, "meta", 4, 0, &object))
         crash_bad("setup of an object: %s", muster_last_error());
     return object;
 }
@@ -33,7 +33,7 @@ static muster_object create(void)
     struct muster_object_room room;
     muster_object object = 0;
 
-    if (muster_object_create(world.m[VICTIM], 100, 0, &object, &room))
+    if (muster_object_create(world.m[VICTIM], 100, 0, 0, &object, &room))
         crash_bad("setup of an object: %s", muster_last_error());
     else
         crash_fill(room.data, 100, 5);
@@ -53,12 +53,24 @@ void object_setup(const struct op *op)
         crash_bad("setup of an object: %s", muster_last_error());
 }
 
+/* And `own` lies in the arena. */
+void object_setup_large(const struct op *op)
+{
+    static const uint8_t bytes[70000];
+
+    object_setup(op);
+    if (muster_object_drop(world.m[VICTIM], &own, 1) ||
+        muster_object_put(world.m[VICTIM], bytes, sizeof bytes, NULL, 0, 0, &own))
+        crash_bad("setup of a large object: %s", muster_last_error());
+}
+
 void object_put(const struct op *op)
 {
+    static const uint8_t bytes[70000];
     muster_object object;
 
-    note(muster_object_put(world.m[VICTIM], "twenty bytes", 12, NULL, 0, &object));
-    (void)op;
+    note(muster_object_put(world.m[VICTIM], op->size ? bytes : (const uint8_t *)"twenty bytes",
+                           op->size ? op->size : 12, NULL, 0, 0, &object));
 }
 
 void object_create(const struct op *op)
@@ -66,7 +78,7 @@ void object_create(const struct op *op)
     struct muster_object_room room;
     muster_object object;
 
-    note(muster_object_create(world.m[VICTIM], op->size, 0, &object, &room));
+    note(muster_object_create(world.m[VICTIM], op->size, 0, 0, &object, &room));
 }
 
 void object_seal(const struct op *op)
@@ -218,7 +230,7 @@ void crash_object_second(int who, int to)
     uint8_t want[90];
 
     crash_fill(want, sizeof want, 77);
-    if (muster_object_put(world.m[who], want, sizeof want, NULL, 0, &object))
+    if (muster_object_put(world.m[who], want, sizeof want, NULL, 0, 0, &object))
         return crash_bad("second: put: %s", muster_last_error());
     if (to < SPARE) {
         if (muster_object_get(world.m[to], &object, 1, 0, &v, NULL))

@@ -144,6 +144,7 @@ void crash_build(void)
                                            .num_buckets = BUCKETS,
                                            .num_events = EVENTS,
                                            .heap_bytes = HEAP_BYTES,
+                                           .object_bytes = 16 * MU_UNIT,
                                            .memfd = 1};
     static struct mu_header h;
     static uint8_t bytes[BIG];
@@ -161,6 +162,7 @@ void crash_build(void)
     if (mu_format_check(&h, world.size, "world", &world.seg))
         die("check");
     world.seg.base = world.base;
+    world.seg.arena = world.seg.arena_views = world.base + world.seg.arena_offset; /* mapped with all else */
     world.seg.fd = world.fd;
     world.seg.writable = true;
     world.seg.users = 1000;
@@ -192,6 +194,8 @@ size_t crash_used(const uint8_t *base)
             used = heap + (c + 1) * (size_t)MU_CHUNK;
     if (high) /* their words lie behind the heap */
         used = (size_t)((uint8_t *)world.seg.objects - world.base) + high * 8;
+    if (mu_load32_relaxed(&((const struct mu_header *)base)->units_high)) /* and those of the units; the last of all */
+        used = world.size;
     return used;
 }
 

@@ -61,13 +61,14 @@ static int dies(void *arg)
 
     if (m) {
         muster_kv_set(m, "/task/1", MUSTER_NTS, "here", 4, NULL);
-        muster_object_put(m, "sealed", 6, "meta", 4, &of_the_dead[0]);
-        muster_object_create(m, 40, 0, &of_the_dead[1], &room);
+        muster_object_put(m, "sealed", 6, "meta", 4, 0, &of_the_dead[0]);
+        muster_object_create(m, 40, 0, 0, &of_the_dead[1], &room);
     }
     return m == NULL;
 }
 
-static muster_object objects[8]; /* of the image */
+enum { UNITS = 12 };             /* of the arena, */
+static muster_object objects[8]; /* and objects of the image, of which the last lies there */
 
 static void fill(struct muster *m)
 {
@@ -89,8 +90,8 @@ static void fill(struct muster *m)
     for (int i = 0; i < 13; i++)
         must(muster_event_send(m, (uint32_t)i, value, (size_t)i * 40, NULL), "event");
     for (size_t i = 0; i < 8; i++)
-        must(muster_object_put(m, value, i * 10, value, i, &objects[i]), "put");
-    must(muster_object_create(m, 60, 0, &open, &room), "create");
+        must(muster_object_put(m, value, i < 7 ? i * 10 : 70000, value, i, 0, &objects[i]), "put");
+    must(muster_object_create(m, 60, 0, 0, &open, &room), "create");
     muster_barrier_wait(m, "half", MUSTER_BARRIER_NEXT, both, 2, 600000000000u, 1);
     muster_error_report(m, 2, MUSTER_INTERNAL, "reported by the test");
 }
@@ -124,9 +125,9 @@ static void make_image(void)
                                            .num_events = 8,
                                            .heap_bytes = 1 << 20,
                                            .memfd = 1,
-                                           .trace_events = 64};
+                                           .trace_events = 64,
+                                           .object_bytes = UNITS * MU_UNIT};
     struct muster_segment *segment;
-    struct muster_segment_info info;
     struct muster *m;
     int fd;
 
@@ -138,8 +139,7 @@ static void make_image(void)
     if (!m)
         must(MUSTER_UNKNOWN, "join");
     fill(m);
-    muster_segment_info(segment, &info);
-    image_size = info.size_bytes;
+    image_size = (size_t)lseek(fd, 0, SEEK_END);
     image = malloc(image_size);
     if (!image || pread(fd, image, image_size, 0) != (ssize_t)image_size)
         must(MUSTER_UNKNOWN, "read");
@@ -192,7 +192,7 @@ static uint64_t place(struct program *p)
         at = h->trace_offset + n % 4 * mu_trace_ring_bytes(h->trace_events, h->trace_names);
         at += n & 0x100 ? n / 512 % 2 * 8 : sizeof(struct mu_ring) + n / 512 * 32 % 4096 + n / 4 % 4 * 8;
         break;
-    case 9: at = h->objects_offset + n % MU_OBJECTS_RANGE * 8; break;
+    case 9: at = n & 0x100 ? h->units_offset + n % UNITS * 8 : h->objects_offset + n % MU_OBJECTS_RANGE * 8; break;
     default:
         at = h->heap_offset + (uint64_t)used[n % used_count] * MU_GRANULE;
         at += which & 0x80 ? take(p, 2) * 8 : take(p, 1) % 16 * 8;
@@ -332,6 +332,7 @@ static int note_object(void *arg, const struct muster_object_info *info)
 
 static void hold_all(struct muster *m)
 {
+    static const char large[70000];
     struct muster_object_view views[8];
     struct found found = {.count = 0};
     unsigned char ready[8];
@@ -353,7 +354,9 @@ static void hold_all(struct muster *m)
             if (sum != 1) /* it is read, whatever it says */
                 muster_object_unview(m, &views[i], 1);
         }
-    if (!muster_object_put(m, "fresh", 5, NULL, 0, &fresh))
+    if (!muster_object_put(m, "fresh", 5, NULL, 0, 0, &fresh))
+        muster_object_drop(m, &fresh, 1);
+    if (!muster_object_put(m, large, sizeof large, NULL, 0, 0, &fresh))
         muster_object_drop(m, &fresh, 1);
     muster_object_drop(m, objects, 8);
 }

@@ -68,8 +68,12 @@ static void second_task(void)
 
 static int write_image(const char *job)
 {
-    struct muster_segment_config config = {
-        .num_tasks = 2, .num_slots = 8, .num_buckets = 64, .num_events = 8, .heap_bytes = 1 << 20};
+    struct muster_segment_config config = {.num_tasks = 2,
+                                           .num_slots = 8,
+                                           .num_buckets = 64,
+                                           .num_events = 8,
+                                           .heap_bytes = 1 << 20,
+                                           .object_bytes = 1 << 20};
     int32_t self = 0;
     struct muster_segment *seg;
     struct muster *m;

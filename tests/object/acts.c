@@ -23,7 +23,7 @@ int act_put(void *arg, struct reply *reply)
 {
     const struct piece *p = arg;
     muster_object object = 0;
-    int status = muster_object_put(me, p->bytes, p->len, NULL, 0, &object);
+    int status = muster_object_put(me, p->bytes, p->len, NULL, 0, 0, &object);
 
     return status ? status : answer(reply, &object, sizeof object);
 }
@@ -35,7 +35,7 @@ int act_create(void *arg, struct reply *reply)
 {
     const struct piece *p = arg;
     muster_object object = 0;
-    int status = muster_object_create(me, p->len, 0, &object, &room);
+    int status = muster_object_create(me, p->len, 0, 0, &object, &room);
 
     if (status)
         return status;

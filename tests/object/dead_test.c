@@ -97,7 +97,7 @@ static int act_put_many(void *arg, struct reply *reply)
 
     (void)reply;
     for (uint32_t i = 0; !status && i < count; i++)
-        status = muster_object_put(me, &i, sizeof i, NULL, 0, &object);
+        status = muster_object_put(me, &i, sizeof i, NULL, 0, 0, &object);
     return status;
 }
 
@@ -151,7 +151,7 @@ static int act_fill(void *arg, struct reply *reply)
     (void)arg;
     (void)reply;
     for (size_t size = sizeof bytes; size; size /= 3)
-        while (!(status = muster_object_put(me, bytes, size, NULL, 0, &object)))
+        while (!(status = muster_object_put(me, bytes, size, NULL, 0, 0, &object)))
             ;
     return status;
 }
@@ -220,7 +220,7 @@ STAGE_TEST(a_producer_ends_its_writing_without_a_block_to_be_had)
 
     stage_open(1, &config);
     m = test_join(stage_job, 0, 0);
-    assert_int_equal(muster_object_create(m, 100, 0, &object, &room), MUSTER_OK);
+    assert_int_equal(muster_object_create(m, 100, 0, 0, &object, &room), MUSTER_OK);
     heap_take_all(m, 0);
     assert_int_equal(muster_object_seal(m, object), MUSTER_OK);
     heap_give_back(m);
@@ -238,8 +238,8 @@ STAGE_TEST(what_could_not_be_dropped_goes_with_a_later_drop)
     stage_open(2, &config);
     stage_enter(0, 0);
     m = test_join(stage_job, 1, 0);
-    assert_int_equal(muster_object_put(m, "shared", 6, NULL, 0, &shared), MUSTER_OK);
-    assert_int_equal(muster_object_put(m, "later", 5, NULL, 0, &later), MUSTER_OK);
+    assert_int_equal(muster_object_put(m, "shared", 6, NULL, 0, 0, &shared), MUSTER_OK);
+    assert_int_equal(muster_object_put(m, "later", 5, NULL, 0, 0, &later), MUSTER_OK);
     assert_int_equal(do_with(0, act_retain, shared), MUSTER_OK);
     heap_take_all(m, MU_HEAP_RESERVE);
     gone = shared + (1u << 20);
@@ -290,7 +290,7 @@ static void *join_and_put(void *arg)
     struct joined *j = arg;
 
     j->m = test_join(stage_job, 0, MUSTER_JOIN_NO_HEARTBEAT);
-    assert_int_equal(muster_object_put(j->m, "x", 1, NULL, 0, &j->object), MUSTER_OK);
+    assert_int_equal(muster_object_put(j->m, "x", 1, NULL, 0, 0, &j->object), MUSTER_OK);
     atomic_store(&j->step, 1);
     await(atomic_load(&j->step) == 2, "the other thread holds it, too");
     return NULL;
@@ -308,7 +308,7 @@ STAGE_TEST(what_the_joining_thread_held_goes_with_the_last_thread)
     assert_int_equal(muster_object_retain(j.m, &j.object, 1, NULL), MUSTER_OK);
     atomic_store(&j.step, 2);
     assert_int_equal(pthread_join(t, NULL), 0);
-    assert_int_equal(muster_object_put(j.m, "x", 1, NULL, 0, &second), MUSTER_FAILED_PRECONDITION);
+    assert_int_equal(muster_object_put(j.m, "x", 1, NULL, 0, 0, &second), MUSTER_FAILED_PRECONDITION);
     assert_says(muster_last_error(), "the thread that joined");
     muster_scavenge(stage_observer, NULL);
     assert_int_equal(holders(j.object), 1); /* this thread could still be at the ledger */

@@ -42,7 +42,7 @@ static muster_object put_one(struct muster *m, uint64_t *seed)
 
     for (uint64_t i = 0; i < n; i++)
         words[i] = word;
-    if (muster_object_put(m, words, n * 8, &n, sizeof n, &object))
+    if (muster_object_put(m, words, n * 8, &n, sizeof n, 0, &object))
         complain("put");
     return object;
 }

@@ -41,7 +41,7 @@ class Pages:
 def unsealed(size=8):
     """A reference to an object that is not sealed, and where its bytes are."""
     cell, room = ctypes.c_uint64(), _lib.ObjectRoom()
-    muster.errors.check(_lib.lib.muster_object_create(task._m, size, 0, ctypes.byref(cell), ctypes.byref(room)))
+    muster.errors.check(_lib.lib.muster_object_create(task._m, size, 0, 0, ctypes.byref(cell), ctypes.byref(room)))
     ref = muster.ObjectRef(cell.value)
     muster.errors.check(_lib.lib.muster_object_drop(task._m, ctypes.byref(cell), 1))
     return ref, room
@@ -70,14 +70,14 @@ def test_values_come_back():
 
 def test_bytes_are_what_c_programs_put():
     cell = ctypes.c_uint64()
-    muster.errors.check(_lib.lib.muster_object_put(task._m, b"from C", 6, None, 0, ctypes.byref(cell)))
+    muster.errors.check(_lib.lib.muster_object_put(task._m, b"from C", 6, None, 0, 0, ctypes.byref(cell)))
     ref = muster.ObjectRef(cell.value)
     assert muster.get(ref) == b"from C"
     muster.errors.check(_lib.lib.muster_object_drop(task._m, ctypes.byref(cell), 1))
     ref = muster.put(b"to C")
     info, = objects.infos()
     assert (info.object, info.len, info.meta_len, info.sealed) == (ref.number, 4, 0, 1)
-    muster.errors.check(_lib.lib.muster_object_put(task._m, b"x", 1, b"other", 5, ctypes.byref(cell)))
+    muster.errors.check(_lib.lib.muster_object_put(task._m, b"x", 1, b"other", 5, 0, ctypes.byref(cell)))
     assert "not made by this version" in str(raises(ValueError, muster.get, muster.ObjectRef(cell.value)))
     muster.errors.check(_lib.lib.muster_object_drop(task._m, ctypes.byref(cell), 1))
     del ref
@@ -315,7 +315,7 @@ def test_a_producer_that_dies():
         task = muster.join()
         if task.id == 1:
             cell, room = ctypes.c_uint64(), _lib.ObjectRoom()
-            _lib.lib.muster_object_create(task._m, 8, 0, ctypes.byref(cell), ctypes.byref(room))
+            _lib.lib.muster_object_create(task._m, 8, 0, 0, ctypes.byref(cell), ctypes.byref(room))
             whole = muster.put("whole")
             task.kv["refs"] = "%d %d" % (cell.value, whole.number)
             task.barrier("held")

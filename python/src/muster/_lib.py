@@ -30,7 +30,8 @@ JOIN_RECOVERABLE, JOIN_NO_HEARTBEAT, JOIN_OBSERVER, JOIN_READ_ONLY, JOIN_NO_CREA
 class SegmentConfig(Structure):
     _fields_ = [("num_tasks", c_uint32), ("num_slots", c_uint32), ("num_buckets", c_uint32), ("num_events", c_uint32),
                 ("heap_bytes", c_uint64), ("heartbeat_timeout_ns", c_uint64), ("memfd", c_int),
-                ("trace_events", c_uint32), ("listened", c_int)]
+                ("trace_events", c_uint32), ("listened", c_int),
+                ("object_bytes", c_uint64)]
 
 
 class Options(Structure):
@@ -159,10 +160,10 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_event_send": (c_int, (_H, c_uint32, c_char_p, c_size_t, _U64)),
     "muster_event_next": (c_int, (_H, _U64)),
     "muster_event_read": (c_int, (_H, _U64, c_uint64, POINTER(EventInfo), c_void_p, c_size_t, _U64)),
-    "muster_object_create": (c_int, (_H, c_size_t, c_size_t, _U64, POINTER(ObjectRoom))),
+    "muster_object_create": (c_int, (_H, c_size_t, c_size_t, c_uint64, _U64, POINTER(ObjectRoom))),
     "muster_object_seal": (c_int, (_H, c_uint64)),
     "muster_object_fail": (c_int, (_H, c_uint64, c_int, c_char_p)),
-    "muster_object_put": (c_int, (_H, c_char_p, c_size_t, c_char_p, c_size_t, _U64)),
+    "muster_object_put": (c_int, (_H, c_char_p, c_size_t, c_char_p, c_size_t, c_uint64, _U64)),
     "muster_object_retain": (c_int, (_H,) + _OBJECTS + (_SIZE,)),
     "muster_object_drop": (c_int, (_H,) + _OBJECTS),
     "muster_object_get": (c_int, (_H,) + _OBJECTS + (c_uint64, POINTER(ObjectView), _SIZE)),

@@ -157,7 +157,7 @@ class Objects:
         packed, cell, m = _pack.pack(value), _Number(), self._task._m
         if packed.size <= _SMALL and len(packed.parts) == 1:
             data = packed.parts[0][1]
-            check(_put(m, data, len(data), packed.meta, len(packed.meta), _byref(cell)))
+            check(_put(m, data, len(data), packed.meta, len(packed.meta), 0, _byref(cell)))
             ref = _own(self._task, cell)
         else:
             ref = self._write(packed, cell)
@@ -167,7 +167,7 @@ class Objects:
 
     def _write(self, packed: _pack.Packed, cell: Any) -> ObjectRef:
         m, room = self._task._m, _lib.ObjectRoom()
-        check(lib.muster_object_create(m, packed.size, len(packed.meta), _byref(cell), _byref(room)))
+        check(lib.muster_object_create(m, packed.size, len(packed.meta), 0, _byref(cell), _byref(room)))
         ref = _own(self._task, cell)  # which drops it, should the rest fail
         for at, part in packed.parts:
             if isinstance(part, bytes):
