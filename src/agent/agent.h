@@ -103,11 +103,11 @@ struct mu_agent_options {
     uint64_t restart_delay_ns; /* before the first; doubled each time */
     uint64_t timeout_ns;       /* 0: none */
     uint64_t grace_ns;         /* between SIGTERM and SIGKILL */
-    uint64_t heap_bytes, heartbeat_timeout_ns; /* 0: the segment's defaults */
-    uint64_t client_bytes;                     /* that are held for clients, by all servers; 0: see agent.c */
-    uint32_t threads;                          /* of a task that may write at once; 0: the segment's default */
-    uint32_t trace_events;                     /* kept for each thread; 0: no trace */
-    const struct mu_launch_plan *plan;         /* where this host's tasks run; NULL: anywhere */
+    uint64_t heap_bytes, object_bytes, heartbeat_timeout_ns; /* 0: the segment's defaults */
+    uint64_t client_bytes;             /* that are held for clients, by all servers; 0: see agent.c */
+    uint32_t threads;                  /* of a task that may write at once; 0: the segment's default */
+    uint32_t trace_events;             /* kept for each thread; 0: no trace */
+    const struct mu_launch_plan *plan; /* where this host's tasks run; NULL: anywhere */
     enum mu_agent_report report_bindings;
     const char *metrics;                      /* address to serve them at; NULL: nowhere */
     const struct mu_agent_grpc *grpc;         /* NULL: the coordination service is not served */

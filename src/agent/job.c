@@ -217,6 +217,7 @@ static enum muster_status segment_create(struct mu_agent *agent)
         .num_tasks = agent->num_tasks,
         .num_slots = options->threads ? mu_format_slots(agent->local_tasks, options->threads) : 0,
         .heap_bytes = options->heap_bytes,
+        .object_bytes = options->object_bytes,
         .heartbeat_timeout_ns = options->heartbeat_timeout_ns,
         .memfd = options->memfd,
         .trace_events = options->trace_events,

@@ -29,7 +29,7 @@ struct mu_bridge_options {
     const void *welcome; /* leader: bytes that every follower's agent gets (the launcher's: commands, environment) */
     size_t welcome_len;
     uint32_t num_events, num_buckets; /* leader: handed on in the shape, as it likes */
-    uint64_t heap_bytes, heartbeat_timeout_ns;
+    uint64_t heap_bytes, object_bytes, heartbeat_timeout_ns;
     uint64_t join_until; /* CLOCK_MONOTONIC: all hosts must have come */
     void *arg;
     void (*listens)(void *arg, const char *address); /* leader: from within meet, once; may be NULL. As the link's */
@@ -47,7 +47,7 @@ struct mu_bridge_shape {
     char job[208];
     uint64_t run_id[2];
     uint32_t num_events, num_buckets;
-    uint64_t heap_bytes, heartbeat_timeout_ns;
+    uint64_t heap_bytes, object_bytes, heartbeat_timeout_ns;
     uint64_t timeout_ns; /* a host that is silent for longer is lost */
     uint64_t adopt_ns;   /* a host with a dead agent has so long to be back; 0: as above */
     const void *welcome; /* the leader's bytes */

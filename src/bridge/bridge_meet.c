@@ -52,6 +52,7 @@ enum muster_status mu_bridge_begin_meeting(struct mu_bridge *b)
     b->shape.num_events = o->num_events;
     b->shape.num_buckets = o->num_buckets;
     b->shape.heap_bytes = o->heap_bytes;
+    b->shape.object_bytes = o->object_bytes;
     b->shape.heartbeat_timeout_ns = o->heartbeat_timeout_ns;
     b->shape.timeout_ns = o->link.timeout_ns;
     b->shape.adopt_ns = o->adopt_ns;
@@ -84,6 +85,7 @@ static void pack_shape(const struct mu_bridge *b, uint32_t host, struct mu_pack 
     mu_pack_u32(p, s->num_events);
     mu_pack_u32(p, s->num_buckets);
     mu_pack_u64(p, s->heap_bytes);
+    mu_pack_u64(p, s->object_bytes);
     mu_pack_u64(p, s->heartbeat_timeout_ns);
     mu_pack_u64(p, s->timeout_ns);
     mu_pack_u64(p, s->adopt_ns);
@@ -108,6 +110,7 @@ static bool unpack_shape(struct mu_bridge *b, struct mu_unpack *u)
     s->num_events = mu_unpack_u32(u);
     s->num_buckets = mu_unpack_u32(u);
     s->heap_bytes = mu_unpack_u64(u);
+    s->object_bytes = mu_unpack_u64(u);
     s->heartbeat_timeout_ns = mu_unpack_u64(u);
     s->timeout_ns = mu_unpack_u64(u);
     s->adopt_ns = mu_unpack_u64(u);

@@ -83,6 +83,7 @@ enum mu_cli_option_id {
     MU_OPT_NODES,
     MU_OPT_NODE_ID,
     MU_OPT_NUM,
+    MU_OPT_OBJECTS,
     MU_OPT_ONCE,
     MU_OPT_ONLY,
     MU_OPT_OUTPUT,

@@ -29,16 +29,27 @@ static const struct {
     const char *name;
     int argument;
 } plain[] = {
-    {"label", 0},         {"pty", 0},
-    {"memfd", 0},         {"kill-on-fail", 0},
-    {"survive", 0},       {"trace", 0},
-    {"job", 1},           {"env", 1},
-    {"chdir", 1},         {"output", 1},
-    {"timeout", 1},       {"grace", 1},
-    {"heap", 1},          {"stdin", 1},
-    {"restarts", 1},      {"restart-policy", 1},
-    {"restart-delay", 1}, {"heartbeat-timeout", 1},
-    {"threads", 1},       {NULL, 0},
+    {"label", 0},
+    {"pty", 0},
+    {"memfd", 0},
+    {"kill-on-fail", 0},
+    {"survive", 0},
+    {"trace", 0},
+    {"job", 1},
+    {"env", 1},
+    {"chdir", 1},
+    {"output", 1},
+    {"timeout", 1},
+    {"grace", 1},
+    {"heap", 1},
+    {"objects", 1},
+    {"stdin", 1},
+    {"restarts", 1},
+    {"restart-policy", 1},
+    {"restart-delay", 1},
+    {"heartbeat-timeout", 1},
+    {"threads", 1},
+    {NULL, 0},
 };
 
 static int is_number(const char *word)

@@ -33,7 +33,7 @@ struct mu_agent_orders {
     char **words, **env; /* of its command line, behind "muster run", and its variables; NULL: the agent has its own */
     /* not packed: the bridge knows */
     char job[208];
-    uint64_t heap_bytes, segment_timeout_ns;
+    uint64_t heap_bytes, object_bytes, segment_timeout_ns;
     uint32_t first_task, num_tasks;
 };
 

@@ -202,6 +202,7 @@ int mu_agent_come(struct mu_agent_hosts *hosts, const char *job)
     hosts->nodes = b->num_hosts = shape->num_hosts;
     hosts->orders->num_tasks = shape->num_tasks;
     hosts->orders->heap_bytes = shape->heap_bytes;
+    hosts->orders->object_bytes = shape->object_bytes;
     hosts->orders->segment_timeout_ns = shape->heartbeat_timeout_ns;
     snprintf(hosts->orders->job, sizeof hosts->orders->job, "%s", shape->job);
     for (uint32_t i = 0; i < shape->host; i++)
@@ -227,6 +228,7 @@ static void *hosts_meet(void *arg)
     options.job = agent->title;
     options.listens = hear_listens;
     options.heap_bytes = agent->options->heap_bytes;
+    options.object_bytes = agent->options->object_bytes;
     options.heartbeat_timeout_ns = agent->options->heartbeat_timeout_ns;
     b->met = mu_bridge_meet(&options, &b->stop, &b->bridge);
     if (b->met != MUSTER_OK)

@@ -89,6 +89,7 @@ struct mu_hosts_config *mu_agent_place(struct mu_agent *agent, struct muster_seg
     };
     if (mu_agent_follows(agent)) {
         config->heap_bytes = agent->options->hosts->orders->heap_bytes;
+        config->object_bytes = agent->options->hosts->orders->object_bytes;
         config->heartbeat_timeout_ns = agent->options->hosts->orders->segment_timeout_ns;
     }
     return ret_place;

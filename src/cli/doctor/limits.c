@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "cli/cli.h"
 #include "cli/doctor/cgroup.h"
+#include "segment/format.h"
 
 #define GIB (1024.0 * 1024 * 1024)
 
@@ -117,6 +118,10 @@ static void sizes_probe(struct mu_doctor_page *page)
         mu_doctor_say(page, MU_DOCTOR_PROBLEM, "file size", "ulimit -f unlimited",
                       "%llu bytes: the segment is a sparse file of 1 GiB, unless --heap makes it smaller",
                       (unsigned long long)limit.rlim_cur);
+    mu_doctor_say(page, MU_DOCTOR_OK, "objects", NULL,
+                  "a job has address space for %.1f GiB of those above 64 KiB by default, this machine's memory; "
+                  "--objects gives it more or less, up to 16 TiB",
+                  (double)mu_format_object_bytes() / GIB);
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && (double)limit.rlim_cur < 4 * GIB)
         mu_doctor_say(page, MU_DOCTOR_NOTE, "virtual memory", "ulimit -v unlimited, or run jobs with a smaller --heap",
                       "%.2f GiB: each task maps the segment, 1 GiB by default", (double)limit.rlim_cur / GIB);

@@ -407,6 +407,8 @@ static const struct mu_cli_option agent_options[] = {
     {MU_OPT_ENV, 0, "env", "K=V", NULL, "set a variable for the tasks; may be repeated"},
     {MU_OPT_CHDIR, 0, "chdir", "DIR", mu_cli_folders, "start the tasks in DIR"},
     {MU_OPT_HEAP, 0, "heap", "SIZE", NULL, "address space of the segments' heaps, on node 0 (default 1G)"},
+    {MU_OPT_OBJECTS, 0, "objects", "SIZE", NULL,
+     "address space for objects above 64 KiB, on node 0 (default: the machine's memory)"},
     {MU_OPT_THREADS, 0, "threads", "N", NULL, "how many threads of each task here may write at once (default 16)"},
     {MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D", NULL,
      "a task or host silent for D is in error (default 10s)"},

@@ -278,18 +278,18 @@ static int take_trace(struct mu_cli_call *call, uint32_t *ret_events)
 }
 
 /* What the segment would refuse is a wrong option, not a job that cannot be started. */
-static int take_heap(struct mu_cli_call *call, uint64_t *ret_bytes)
+static int take_size(struct mu_cli_call *call, int option, const char *name, const char *range, uint64_t *ret_bytes)
 {
     struct muster_segment_config config = {.num_tasks = 1};
     struct mu_header header;
-    int code = mu_cli_size(call, MU_OPT_HEAP, ret_bytes);
+    int code = mu_cli_size(call, option, ret_bytes);
 
-    config.heap_bytes = *ret_bytes;
-    if (!code && call->values[MU_OPT_HEAP] && *ret_bytes == 0) /* it would be the default's sign */
-        return mu_cli_usage(call, "--heap 0: 1 MiB to 8 GiB is possible");
-    if (code || !call->values[MU_OPT_HEAP] || mu_format_plan("any", &config, &header) == MUSTER_OK)
+    *(option == MU_OPT_HEAP ? &config.heap_bytes : &config.object_bytes) = *ret_bytes;
+    if (!code && call->values[option] && *ret_bytes == 0) /* it would be the default's sign */
+        return mu_cli_usage(call, "--%s 0: %s is possible", name, range);
+    if (code || !call->values[option] || mu_format_plan("any", &config, &header) == MUSTER_OK)
         return code;
-    return mu_cli_usage(call, "--heap %s: %s", call->values[MU_OPT_HEAP], muster_last_error());
+    return mu_cli_usage(call, "--%s %s: %s", name, call->values[option], muster_last_error());
 }
 
 static int take_threads(const struct mu_cli_call *call, uint32_t tasks, uint32_t *ret_threads)
@@ -325,7 +325,9 @@ int mu_cli_take_segment(struct mu_cli_call *call, uint32_t local_tasks, struct m
         return mu_cli_no_job_name(call, options->job);
     code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &options->heartbeat_timeout_ns);
     if (!code)
-        code = take_heap(call, &options->heap_bytes);
+        code = take_size(call, MU_OPT_HEAP, "heap", "1 MiB to 8 GiB", &options->heap_bytes);
+    if (!code)
+        code = take_size(call, MU_OPT_OBJECTS, "objects", "16 KiB to 16 TiB", &options->object_bytes);
     if (!code)
         code = take_threads(call, local_tasks, &options->threads);
     if (!code)

@@ -92,6 +92,8 @@ void mu_cli_hosts_done(struct mu_cli_hosts *hosts);
     }
 #define MU_CLI_SEGMENT_OPTIONS                                                                                         \
     {MU_OPT_HEAP, 0, "heap", "SIZE", NULL, "address space of the segment's heap (default 1G)"},                        \
+        {MU_OPT_OBJECTS, 0,    "objects",                                                                              \
+         "SIZE",         NULL, "address space for objects above 64 KiB (default: the machine's memory)"},              \
         {MU_OPT_THREADS, 0, "threads", "N", NULL, "how many threads of each task may write at once (default 16)"},     \
     {                                                                                                                  \
         MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D", NULL,                                                   \
