@@ -1,5 +1,5 @@
 /*
- * tests/fuzz/request.c: an HTTP request's head from arbitrary bytes: agent/metrics/http.c.
+ * tests/fuzz/request.c: an HTTP request's head from arbitrary bytes: rpc/http.c.
  *
  * Each length of the bytes is parsed from memory of exactly that size, so that a read behind it is seen. What has been
  * said of a beginning holds for the whole: a request stays that request, a refusal stays a refusal, and "more is
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/metrics/http.h"
+#include "rpc/http.h"
 
 static void must(int condition, const char *what)
 {

@@ -3,7 +3,7 @@
 #define MU_AGENT_METRICS_PRIVATE_H
 
 #include "agent/metrics/metrics.h"
-#include "agent/metrics/http.h"
+#include "rpc/http.h"
 #include "agent/metrics/text.h"
 #include "base/account.h"
 #include "base/unix_socket.h"

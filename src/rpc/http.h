@@ -1,9 +1,9 @@
-/* agent/metrics/http.h: the requests of HTTP/1.0 and 1.1, as far as a server without bodies needs them. No allocation.
- */
-#ifndef MU_AGENT_METRICS_HTTP_H
-#define MU_AGENT_METRICS_HTTP_H
+/* rpc/http.h: the requests of HTTP/1.0 and 1.1, as far as small servers need them. No allocation. */
+#ifndef MU_RPC_HTTP_H
+#define MU_RPC_HTTP_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define MU_HTTP_HEAD_MAX    8192u /* request line and headers, in bytes */
 #define MU_HTTP_HEADERS_MAX 100u
@@ -13,7 +13,9 @@ struct mu_http_request {
     char path[256]; /* without query and, in absolute form, without scheme and host; not decoded */
     int minor;      /* of HTTP/1.x */
     int keep_alive;
-    int has_body; /* which this server does not read */
+    int has_body;   /* behind the head: body_len bytes, */
+    int is_chunked; /* or in chunks, which are not read */
+    uint64_t body_len;
 };
 
 /*

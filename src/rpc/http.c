@@ -1,11 +1,11 @@
 /*
- * agent/metrics/http.c: reading a request's head, from bytes that anybody may have sent.
+ * rpc/http.c: reading a request's head, from bytes that anybody may have sent.
  *
  * Strict where leniency has been abused: no folded headers, no space before a colon, no control characters, one Host,
  * one meaning of Content-Length. The head is parsed anew from its beginning when more has come; it is at most
  * MU_HTTP_HEAD_MAX bytes. Lines may end in CR LF or LF.
  */
-#include "agent/metrics/http.h"
+#include "rpc/http.h"
 
 #include <string.h>
 #include <strings.h>
@@ -127,7 +127,7 @@ struct http_seen {
     unsigned headers, hosts, lengths;
 };
 
-static int take_header(struct http_text line, struct mu_http_request *request, struct http_seen *seen)
+static int header_take(struct http_text line, struct mu_http_request *request, struct http_seen *seen)
 {
     const char *colon = memchr(line.at, ':', line.len);
     struct http_text name, value;
@@ -149,15 +149,16 @@ static int take_header(struct http_text line, struct mu_http_request *request, s
     else if (text_equals(name, "host") && ++seen->hosts > 1)
         return -400;
     else if (text_equals(name, "transfer-encoding"))
-        request->has_body = 1;
+        request->has_body = request->is_chunked = 1;
     else if (text_equals(name, "content-length")) {
         if (++seen->lengths > 1 || value.len == 0 || value.len > 18)
             return -400;
         for (size_t i = 0; i < value.len; i++) {
             if (value.at[i] < '0' || value.at[i] > '9')
                 return -400;
-            request->has_body |= value.at[i] != '0';
+            request->body_len = request->body_len * 10 + (uint64_t)(value.at[i] - '0');
         }
+        request->has_body |= request->body_len > 0;
     }
     return 0;
 }
@@ -197,7 +198,7 @@ long mu_http_parse(const char *data, size_t len, struct mu_http_request *ret_req
             return within == MU_HTTP_HEAD_MAX ? -431 : 0;
         if (line.len == 0)
             return ret_request->minor > 0 && seen.hosts == 0 ? -400 : (long)at;
-        code = take_header(line, ret_request, &seen);
+        code = header_take(line, ret_request, &seen);
     }
     return code;
 }
