@@ -62,6 +62,19 @@ struct mu_agent_tcpstore {
 #define MU_AGENT_TCPSTORE_KEY       "muster/tcpstore"
 #define MU_AGENT_TCPSTORE_HOSTS_KEY "muster/tcpstore-hosts"
 
+/* MindSpore's scheduler: mindspore/mindspore.h. */
+struct mu_agent_mindspore {
+    const char *address, *rest; /* "127.0.0.1:0"; rest: for HTTP; NULL: no listener of its own */
+    uint32_t servers;           /* of the tasks; the others are workers */
+    uint64_t scale_ns;          /* for a scaling; 0: the scheduler's default */
+    unsigned dialect;           /* RPC0's answer of a key that is there: 10, 11; 0: found out */
+    int insecure;               /* at an address that other machines reach */
+    int once;                   /* mu_agent_serve(): until all nodes of a cluster have finished */
+};
+/* The variables by which its nodes know it, which the launcher sets; ended by NULL. */
+extern const char *const mu_agent_mindspore_variables[];
+#define MU_AGENT_MINDSPORE_KEY "muster/mindspore"
+
 /* The keys below this name the tasks that wait in MPI on a host, in words: "muster/mpi/3"; "": none. */
 #define MU_AGENT_MPI_WAITS "muster/mpi"
 
@@ -109,10 +122,11 @@ struct mu_agent_options {
     uint32_t trace_events;             /* kept for each thread; 0: no trace */
     const struct mu_launch_plan *plan; /* where this host's tasks run; NULL: anywhere */
     enum mu_agent_report report_bindings;
-    const char *metrics;                      /* address to serve them at; NULL: nowhere */
-    const struct mu_agent_grpc *grpc;         /* NULL: the coordination service is not served */
-    const struct mu_agent_tcpstore *tcpstore; /* NULL: PyTorch's store is not */
-    const struct mu_agent_ray *ray;           /* NULL: nor is Ray's scheduler */
+    const char *metrics;                        /* address to serve them at; NULL: nowhere */
+    const struct mu_agent_grpc *grpc;           /* NULL: the coordination service is not served */
+    const struct mu_agent_tcpstore *tcpstore;   /* NULL: PyTorch's store is not */
+    const struct mu_agent_mindspore *mindspore; /* NULL: MindSpore's scheduler is not */
+    const struct mu_agent_ray *ray;             /* NULL: nor is Ray's */
     enum mu_agent_mpi mpi;
     /* Prints the state of every task; at the timeout. NULL: nothing is printed. */
     void (*report)(struct muster *muster, FILE *out);
@@ -121,12 +135,17 @@ struct mu_agent_options {
 /* Run the job to its end. The exit status of `muster run`; everything that went wrong is said on stderr. */
 int mu_agent_run(const struct mu_agent_options *options);
 
+/* Where services listen; NULL of what is not served. */
+struct mu_agent_addresses {
+    const char *grpc, *tcpstore, *mindspore, *ray;
+};
+
 /*
- * Serve the coordination service, PyTorch's store, Ray's scheduler, or several of them, to tasks that others start,
- * until a signal comes. Once they are served, `ready` is called with the job's name and their addresses, NULL of what
- * is not. Exit status of `muster serve`.
+ * Serve the coordination service, PyTorch's store, schedulers of MindSpore and Ray to tasks that others start, until a
+ * signal comes. Once they are served, `ready` is called with the job's name and their addresses. Exit status of `muster
+ * serve`.
  */
-typedef void (*mu_agent_ready_fn)(const char *job, const char *grpc, const char *tcpstore, const char *ray);
+typedef void (*mu_agent_ready_fn)(const char *job, const struct mu_agent_addresses *at);
 int mu_agent_serve(const struct mu_agent_options *options, mu_agent_ready_fn ready);
 
 /* What mu_agent_run() would do, on `out`. Exit status. */

@@ -22,9 +22,9 @@
  *
  * job.c      the observer
  * hosts.c    other hosts (with meet.c, mail.c, orders.c, lead.c, rsh.c, follow.c, news.c, rejoin.c)
- * exposition.c  what Prometheus is told (in metrics/: metrics.c, connection.c, address.c, text.c, and http.c)
+ * exposition.c  what Prometheus is told (in metrics/: metrics.c, connection.c, address.c, text.c; rpc/http.c)
  * coord.c, grpc.c  the engine, which the servers of clients ask; the coordination service for JAX and TensorFlow
- * tcpstore.c PyTorch's store; ray.c: the scheduler of Ray's protocol of 2016
+ * tcpstore.c PyTorch's store; mindspore.c, ray.c: schedulers of MindSpore and Ray
  * notes.c    what is served where, for people
  * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi/wait.c, mpi/folder.c, mpi/unserved.c)
  * pmix.c     PMIx for the tasks, by libpmix
@@ -207,8 +207,9 @@ void mu_agent_look_sweeping(struct mu_agent *agent);
 void mu_agent_look_pausing(struct mu_agent *agent);
 
 extern const struct mu_component mu_observer_component, mu_hosts_component, mu_metrics_component,
-    mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_ray_component, mu_notes_component,
-    mu_mpi_component, mu_pmix_component, mu_health_component, mu_sights_component, mu_gather_component;
+    mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_ray_component, mu_mindspore_component,
+    mu_notes_component, mu_mpi_component, mu_pmix_component, mu_health_component, mu_sights_component,
+    mu_gather_component;
 
 /* ---- exposition.c ---- */
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
@@ -248,8 +249,7 @@ struct mu_coord *mu_agent_coord(const struct mu_agent *agent);
 /* Where clients on this machine find it: a listener at every address is here, too. */
 void mu_agent_find_way(const char *address, char *way, size_t size);
 
-/* ---- grpc.c, tcpstore.c, ray.c ---- */
-/* Where the tasks find what is served, and where it listens; NULL: it is not served. */
+/* ---- grpc.c, tcpstore.c, ray.c: where the tasks find what is served, where it listens; NULL: it is not served ---- */
 const char *mu_agent_grpc_way(const struct mu_agent *agent);
 const char *mu_agent_grpc_address(const struct mu_agent *agent);
 const char *mu_agent_tcpstore_way(const struct mu_agent *agent);
@@ -269,6 +269,7 @@ struct mu_agent_gift {
     char text[4][64];
     char *vars[8 + MU_AGENT_MPI_PLACES]; /* a NULL behind them */
     char **pmix;                         /* instead of these, in one block; NULL: not */
+    char served_text[6][96], *served[7]; /* besides, of services; a NULL behind them */
     int fd;                              /* the child's, which the server closes; -1: none */
 };
 
@@ -363,8 +364,7 @@ void mu_agent_expect_no_output(struct mu_agent *agent);
 /* mu_agent_watch_job() a little later, by the clock. */
 void mu_agent_watch_soon(struct mu_agent *agent);
 
-/* ---- stdio.c ---- */
-/* 0; -1: what is said, or errno says why not. */
+/* ---- stdio.c: 0; -1: what is said, or errno says why not ---- */
 int mu_agent_set_input(struct mu_agent *agent, uint32_t task_id, int stdio[3]);
 int mu_agent_set_output(struct mu_agent *agent, uint32_t task_id, int stdio[3]);
 

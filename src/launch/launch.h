@@ -123,10 +123,11 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
 /*
  * The array for exec of task `task_id` (its local id counts from this host's first) at its attempt, from 0: one block,
  * to be freed before `env` is. `own`: the task's values for job->own, the same names in the same order, which live
- * as long; NULL: the job's. `more`: what it has besides, which lives as long; NULL: nothing. NULL: no memory.
+ * as long; NULL: the job's. `more`, `served`: what it has besides, which
+ * lives as long; NULL: nothing. NULL: no memory.
  */
 char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own,
-                          char *const *more);
+                          char *const *more, char *const *served);
 /* The file of a task's attempt in such a folder. */
 void mu_launch_error_path(const char *folder, uint32_t task_id, uint32_t attempt, char *path, size_t size);
 /* What muster sets in such an array, a line each. */

@@ -23,7 +23,7 @@ FLOOR = {
     "topology": 3, "accel": 3, "object": 3,
     "schedule": 4, "session": 4, "bridge": 4,
     "coord": 5,
-    "rpc": 6, "compat": 6, "ray": 6,
+    "rpc": 6, "compat": 6, "ray": 6, "mindspore": 6,
     "launch": 7, "agent": 7,
     "cli": 8,
 }
@@ -38,6 +38,7 @@ NEIGHBOURS = {
     ("agent", "launch"): "the agent's loop drives the launcher",
     ("compat", "rpc"): "the rule of which users' processes may connect is one",
     ("ray", "rpc"): "its wire is a gRPC server, and calls by rpc's client",
+    ("mindspore", "rpc"): "listeners and HTTP's heads are one",
     ("session", "schedule"): "sessions stand above schedules",
 }
 # (room, public header of a higher floor): the handle and the states that shared records hold are declared there.

@@ -2,6 +2,7 @@
  * agent/process/plan.c: --dry-run: what would be started, with what.
  */
 #include "agent/private.h"
+#include "agent/serve/mindspore.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,9 +45,10 @@ static int print_variables(struct mu_agent *agent, uint32_t task_id, uint32_t ap
 
     if (mu_agent_imagine_mpi(agent, task_id, app, &gift))
         return -1;
-    vars =
-        mu_launch_env_task(&agent->launching.envs[app], task_id, 0,
-                           plan ? mu_launch_plan_place(plan, task_id)->env : NULL, gift.pmix ? gift.pmix : gift.vars);
+    mu_agent_mindspore_gift(agent, task_id, &gift);
+    vars = mu_launch_env_task(&agent->launching.envs[app], task_id, 0,
+                              plan ? mu_launch_plan_place(plan, task_id)->env : NULL, gift.pmix ? gift.pmix : gift.vars,
+                              gift.served);
     if (vars)
         mu_launch_env_print(&agent->launching.envs[app], vars, out);
     else

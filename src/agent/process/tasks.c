@@ -170,7 +170,8 @@ static int begin_task(struct mu_agent *agent, uint32_t task_id, struct starting 
         agent->spawn_status = MU_AGENT_EXIT_FAILED; /* the reason has been said */
     } else if (!(ret_starting->vars = mu_launch_env_task(
                      &agent->launching.envs[task->app], task_id, task->attempt, own_values(agent, task_id),
-                     ret_starting->gift.pmix ? ret_starting->gift.pmix : ret_starting->gift.vars))) {
+                     ret_starting->gift.pmix ? ret_starting->gift.pmix : ret_starting->gift.vars,
+                     ret_starting->gift.served))) {
         agent->spawn_status = MU_AGENT_EXIT_FAILED;
         mu_agent_say("out of memory");
         rc = -1;

@@ -4,7 +4,7 @@
  * It lives as every launcher does (agent/phase.h), until a signal comes or, where that is asked for, until all tasks
  * have shut down. Tasks come and go by the wire, or as processes on this host that join the segment by the job's name.
  */
-#include "agent/private.h"
+#include "agent/serve/mindspore.h"
 
 #include "coord/coord.h"
 #include "rpc/service.h"
@@ -13,7 +13,8 @@
 
 static int serves_once(const struct mu_agent *agent)
 {
-    return agent->options->grpc && agent->options->grpc->once;
+    return (agent->options->grpc && agent->options->grpc->once) ||
+           (agent->options->mindspore && agent->options->mindspore->once);
 }
 
 static enum mu_agent_event serve_open(struct mu_agent *agent)
@@ -21,8 +22,10 @@ static enum mu_agent_event serve_open(struct mu_agent *agent)
     if (mu_agent_open_job(agent) || mu_components_begin(agent))
         return MU_ON_NOT_OPENED;
     mu_agent_watch_job(agent);
-    agent->ready(agent->job, mu_agent_grpc_address(agent), mu_agent_tcpstore_address(agent),
-                 mu_agent_ray_address(agent));
+    agent->ready(agent->job, &(struct mu_agent_addresses){.grpc = mu_agent_grpc_address(agent),
+                                                          .tcpstore = mu_agent_tcpstore_address(agent),
+                                                          .mindspore = mu_agent_mindspore_address(agent),
+                                                          .ray = mu_agent_ray_address(agent)});
     return MU_ON_OPENED;
 }
 
@@ -43,7 +46,8 @@ static int serve_is_over(struct mu_agent *agent)
     if (!serves_once(agent))
         return 0;
     agent->phase_until = muster_after_ns(LOOK_NS);
-    agent->served_all = mu_coord_is_over(mu_agent_coord(agent));
+    agent->served_all = agent->options->grpc && agent->options->grpc->once ? mu_coord_is_over(mu_agent_coord(agent))
+                                                                           : mu_agent_mindspore_is_over(agent);
     say_failure(agent); /* with what was the last word before that */
     return agent->served_all;
 }

@@ -3,6 +3,7 @@
  * does the work.
  */
 #include "cli/run/run.h"
+#include "cli/run/mindspore.h"
 #include "cli/run/ray.h"
 #include "cli/run/tcpstore.h"
 
@@ -136,6 +137,9 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
                             call->values[MU_OPT_TCPSTORE] ? "" : " (MUSTER_TCPSTORE)");
     if (options->survive && options->ray)
         return mu_cli_usage(call, "--survive and --ray exclude each other: the scheduler ends with the launcher");
+    if (options->survive && options->mindspore)
+        return mu_cli_usage(call, "--survive and --mindspore exclude each other: the tasks' scheduler ends with the "
+                                  "launcher");
     if (options->survive && options->memfd)
         return mu_cli_usage(call,
                             "--survive and --memfd exclude each other: without a name nobody could adopt the job");
@@ -383,6 +387,8 @@ int mu_cli_job_take(struct mu_cli_call *call, struct mu_cli_job *job,
     options->num_tasks = job->local_tasks = job->apps.num_tasks;
     if (!code)
         code = mu_cli_check_tcpstore(call, options);
+    if (!code)
+        code = mu_cli_check_mindspore(call, options);
     if (!code && place)
         code = place(call, job);
     if (!code)
@@ -403,12 +409,15 @@ static int run_run(struct mu_cli_call *call)
     struct mu_agent_grpc grpc = {.address = NULL};
     struct mu_agent_tcpstore store = {.address = NULL};
     struct mu_agent_ray ray = {.address = NULL};
+    struct mu_agent_mindspore mindspore = {.address = NULL};
     int code = mu_cli_take_grpc(call, &grpc, &job.options);
 
     if (!code)
         code = mu_cli_take_tcpstore(call, &store, &job.options);
     if (!code)
         code = mu_cli_take_ray(call, &ray, &job.options);
+    if (!code)
+        code = mu_cli_take_mindspore(call, &mindspore, &job.options);
     if (!code)
         code = mu_cli_hosts_take(call, &job, &hosts);
     if (!code)
@@ -459,6 +468,7 @@ static const struct mu_cli_option run_options[] = {
     MU_CLI_GRPC_OPTIONS,
     MU_CLI_TCPSTORE_OPTIONS,
     MU_CLI_RAY_OPTIONS,
+    MU_CLI_MINDSPORE_OPTIONS,
     MU_CLI_MPI,
     {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", NULL, "keep the last events of each thread (4096) for 'muster trace'"},
     {MU_OPT_ENV, 0, "env", "K=V", NULL, "set a variable for the tasks; may be repeated"},

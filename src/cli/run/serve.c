@@ -1,5 +1,5 @@
 /*
- * cli/run/serve.c: `muster serve`: the coordination service, PyTorch's store, Ray's scheduler, or several of them, for
+ * cli/run/serve.c: `muster serve`: the coordination service, PyTorch's store, schedulers of MindSpore and Ray, for
  * tasks that somebody else starts, on any host.
  */
 #include <string.h>
@@ -7,6 +7,7 @@
 
 #include "agent/hosts/hosts.h"
 #include "cli/run/grpc.h"
+#include "cli/run/mindspore.h"
 #include "cli/run/ray.h"
 #include "cli/run/run.h"
 #include "cli/run/tcpstore.h"
@@ -15,7 +16,7 @@ static int print_json;
 static const struct mu_cli_call *serving;
 
 /* The first lines of stdout, for the program that starts the clients. */
-static void ready_lines_print(const char *job, const char *grpc, const char *tcpstore, const char *ray)
+static void ready_lines_print(const char *job, const struct mu_agent_addresses *at)
 {
     struct mu_cli_json json;
 
@@ -23,22 +24,26 @@ static void ready_lines_print(const char *job, const char *grpc, const char *tcp
         mu_cli_json_start(&json, stdout);
         mu_cli_json_open(&json, NULL, '{');
         mu_cli_json_text(&json, "job", job);
-        if (grpc)
-            mu_cli_json_text(&json, "address", grpc);
-        if (tcpstore)
-            mu_cli_json_text(&json, "tcpstore", tcpstore);
-        if (ray)
-            mu_cli_json_text(&json, "ray", ray);
+        if (at->grpc)
+            mu_cli_json_text(&json, "address", at->grpc);
+        if (at->tcpstore)
+            mu_cli_json_text(&json, "tcpstore", at->tcpstore);
+        if (at->mindspore)
+            mu_cli_json_text(&json, "mindspore", at->mindspore);
+        if (at->ray)
+            mu_cli_json_text(&json, "ray", at->ray);
         mu_cli_json_unsigned(&json, "pid", (uint64_t)getpid());
         mu_cli_json_close(&json, '}');
         mu_cli_json_end(&json);
     } else {
-        if (grpc)
-            puts(grpc);
-        if (tcpstore)
-            puts(tcpstore);
-        if (ray)
-            puts(ray);
+        if (at->grpc)
+            puts(at->grpc);
+        if (at->tcpstore)
+            puts(at->tcpstore);
+        if (at->mindspore)
+            puts(at->mindspore);
+        if (at->ray)
+            puts(at->ray);
     }
     mu_cli_finish(serving, 0);
 }
@@ -93,6 +98,7 @@ static int serve_run(struct mu_cli_call *call)
     struct mu_agent_grpc grpc = {.address = NULL};
     struct mu_agent_tcpstore store = {.address = NULL};
     struct mu_agent_ray ray = {.address = NULL};
+    struct mu_agent_mindspore mindspore = {.address = NULL};
     struct mu_agent_options options = {.job = call->values[MU_OPT_JOB], .stdin_to = MU_AGENT_STDIN_NONE};
     int code;
 
@@ -102,12 +108,21 @@ static int serve_run(struct mu_cli_call *call)
     if (!code)
         code = mu_cli_take_tcpstore(call, &store, &options);
     if (!code)
-        code = mu_cli_take_ray(call, &ray, &options);
-    if (!code && !options.grpc && (grpc.jobs || grpc.once))
-        code = mu_cli_usage(call, "--%s with --%s needs --grpc: it is about that", grpc.jobs ? "jobs" : "once",
-                            options.tcpstore ? "tcpstore" : "ray");
+        code = mu_cli_take_mindspore(call, &mindspore, &options);
+    mindspore.once = grpc.once && !options.grpc;
     if (!code)
-        code = serve_take_tasks(call, grpc.jobs, options.ray && !options.grpc && !options.tcpstore, &options.num_tasks);
+        code = mu_cli_take_ray(call, &ray, &options);
+    if (!code && !options.grpc && (grpc.jobs || (grpc.once && !options.mindspore)))
+        code = mu_cli_usage(call, "--%s with --%s needs --grpc: it is about that", grpc.jobs ? "jobs" : "once",
+                            options.tcpstore    ? "tcpstore"
+                            : options.mindspore ? "mindspore"
+                                                : "ray");
+    if (!code)
+        code =
+            serve_take_tasks(call, grpc.jobs, options.ray && !options.grpc && !options.tcpstore && !options.mindspore,
+                             &options.num_tasks);
+    if (!code)
+        code = mu_cli_check_mindspore(call, &options);
     if (!code)
         code = mu_cli_take_segment(call, options.num_tasks, &options);
     if (!code)
@@ -130,6 +145,7 @@ static const struct mu_cli_option serve_options[] = {
     MU_CLI_GRPC_OPTIONS,
     MU_CLI_TCPSTORE_OPTIONS,
     MU_CLI_RAY_OPTIONS,
+    MU_CLI_MINDSPORE_OPTIONS,
     MU_CLI_METRICS,
     MU_CLI_SEGMENT_OPTIONS,
     MU_CLI_JSON,
@@ -140,7 +156,8 @@ const struct mu_cli_verb mu_cli_serve = {
     .name = "serve",
     .operands = "",
     .summary =
-        "Serve JAX's and TensorFlow's coordination, PyTorch's store, or Ray's scheduler, to tasks that others start",
+        "Serve JAX's and TensorFlow's coordination, PyTorch's store, schedulers of MindSpore and Ray, to tasks that "
+        "others start",
     .options = serve_options,
     .run = serve_run,
 };

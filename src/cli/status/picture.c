@@ -268,6 +268,20 @@ static void take_served(struct muster *muster, unsigned what, struct mu_cli_pict
     picture->served[what] = picture->hosts[picture->own_host].served[what];
 }
 
+static void picture_take_mindspore(struct muster *muster, struct mu_cli_picture *picture)
+{
+    struct mu_cli_cluster *c = &picture->mindspore;
+    char text[256] = "";
+    size_t len;
+
+    if (picture->creator_gone || picture->segment.closed ||
+        muster_kv_try_get(muster, MU_AGENT_MINDSPORE_KEY, MUSTER_NTS, text, sizeof text - 1, &len, NULL) != MUSTER_OK)
+        return;
+    if (sscanf(text, "%159s %31s servers %u/%u workers %u/%u scalings %u", c->address, c->state, &c->servers,
+               &c->servers_wanted, &c->workers, &c->workers_wanted, &c->scalings) != 7)
+        *c = (struct mu_cli_cluster){.servers = 0};
+}
+
 /* Another host's agent than the leader's would have to ask. */
 static void picture_take_mpi(struct muster *muster, struct mu_cli_picture *picture)
 {
@@ -316,6 +330,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
         picture.leaves = 0;
     picture_take_mpi(muster, &picture);
     picture_take_ray(muster, &picture);
+    picture_take_mindspore(muster, &picture);
     time_groups(&picture);
     if (mu_cli_diagnose(&picture))
         abort();

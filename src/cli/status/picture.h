@@ -55,6 +55,13 @@ struct mu_cli_served {
     unsigned leaves; /* the task, + 1, that waits in the shutdown while most do not; 0: none. Host 0's alone knows */
 };
 
+/* MindSpore's cluster: members that are there, and how many are wanted. */
+struct mu_cli_cluster {
+    char address[160]; /* "": none is served */
+    char state[32];    /* "READY" */
+    unsigned servers, servers_wanted, workers, workers_wanted, scalings;
+};
+
 struct mu_cli_host {
     struct mu_host_view view;
     uint32_t connected, in_error; /* of its tasks */
@@ -73,8 +80,9 @@ struct mu_cli_picture {
     size_t num_meetings;
     uint64_t keys, key_bytes;
     struct mu_cli_served served[MU_CLI_SERVED]; /* of several hosts this one's */
-    unsigned leaves;                            /* host 0's */
-    struct mu_cli_host *hosts;                  /* NULL: the job has this one alone */
+    struct mu_cli_cluster mindspore;
+    unsigned leaves;           /* host 0's */
+    struct mu_cli_host *hosts; /* NULL: the job has this one alone */
     uint32_t num_hosts, own_host;
     struct muster_kv_list *mpi; /* the waiters in MPI, by host; NULL: not known here */
     char ray[224];              /* Ray's scheduler, where it is and what it does; "": it is not served, or elsewhere */

@@ -217,6 +217,13 @@ static void print_mpi(const struct mu_cli_picture *picture, FILE *out)
     }
 }
 
+static void print_mindspore(const struct mu_cli_cluster *c, FILE *out)
+{
+    if (c->address[0])
+        fprintf(out, "mindspore %s: %s, %u of %u servers, %u of %u workers, %u scaling%s\n", c->address, c->state,
+                c->servers, c->servers_wanted, c->workers, c->workers_wanted, c->scalings, c->scalings == 1 ? "" : "s");
+}
+
 static void print_job(const struct mu_cli_picture *picture, FILE *out)
 {
     const struct muster_segment_info *segment = &picture->segment;
@@ -247,6 +254,7 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
         mu_cli_print_line(out, picture->ray);
         putc('\n', out);
     }
+    print_mindspore(&picture->mindspore, out);
     print_mpi(picture, out);
     if (picture->in_error) {
         fprintf(out, "%serror%s    task %d ", colour_code(out, MU_CLI_RED), colour_code(out, MU_CLI_PLAIN),

@@ -122,6 +122,23 @@ static void json_served(struct mu_cli_json *json, const struct mu_cli_served *se
     }
 }
 
+static void json_mindspore(struct mu_cli_json *json, const struct mu_cli_cluster *c)
+{
+    if (!c->address[0]) {
+        mu_cli_json_null(json, "mindspore");
+        return;
+    }
+    mu_cli_json_open(json, "mindspore", '{');
+    mu_cli_json_text(json, "address", c->address);
+    mu_cli_json_text(json, "state", c->state);
+    mu_cli_json_unsigned(json, "servers", c->servers);
+    mu_cli_json_unsigned(json, "servers_wanted", c->servers_wanted);
+    mu_cli_json_unsigned(json, "workers", c->workers);
+    mu_cli_json_unsigned(json, "workers_wanted", c->workers_wanted);
+    mu_cli_json_unsigned(json, "scalings", c->scalings);
+    mu_cli_json_close(json, '}');
+}
+
 static void json_hosts(struct mu_cli_json *json, const struct mu_cli_picture *picture)
 {
     mu_cli_json_unsigned(json, "host", picture->own_host);
@@ -188,6 +205,7 @@ void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
         mu_cli_json_text(&json, "ray", picture->ray);
     else
         mu_cli_json_null(&json, "ray");
+    json_mindspore(&json, &picture->mindspore);
     mu_cli_json_meetings(&json, picture);
     mu_cli_json_close(&json, '}');
     mu_cli_json_end(&json);

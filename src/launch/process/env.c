@@ -215,7 +215,7 @@ static int print_address(const struct variable *v, const struct mu_launch_job *j
     return asprintf(ret_text, "%s=%.*s", v->name, (int)(colon - host) - 2 * is_ip6, host + is_ip6);
 }
 
-/* In a dry run there is none yet. */
+/* In a dry run: none yet. */
 static unsigned port_of(const struct mu_launch_job *job)
 {
     const char *colon = job->tcpstore ? strrchr(job->tcpstore, ':') : NULL;
@@ -431,23 +431,20 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     return 0;
 }
 
-void mu_launch_error_path(const char *folder, uint32_t task_id, uint32_t attempt, char *path, size_t size)
+static size_t list_len(char *const *list)
 {
-    snprintf(path, size, "%s/error-%u-%u.json", folder, task_id, attempt);
+    return list && *list ? 1 + list_len(list + 1) : 0;
 }
 
 char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own,
-                          char *const *more)
+                          char *const *more, char *const *served)
 {
-    size_t num_own = 0, num_more = 0, size, room, error_room, n = env->count;
+    size_t num_own = list_len(env->own), num_more = list_len(more), num_served = list_len(served), size, room,
+           error_room, n = env->count;
     char **vars, *text;
     const char *list = env->says_devices ? set_in(own ? own : env->own, ordinals, sizeof ordinals - 1) : NULL;
 
-    while (env->own && env->own[num_own])
-        num_own++;
-    while (more && more[num_more])
-        num_more++;
-    size = (env->count + NUM_PER_TASK + num_own + num_more + 3) * sizeof *vars;
+    size = (env->count + NUM_PER_TASK + num_own + num_more + num_served + 3) * sizeof *vars;
     room = sizeof devices + (list ? strlen(list) : 0);
     error_room = env->error_folder ? strlen(env->error_folder) + 2 * TASK_TEXT_MAX : 0;
     vars = malloc(size + NUM_PER_TASK * TASK_TEXT_MAX + room + error_room);
@@ -466,6 +463,8 @@ char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uin
         vars[n++] = own ? own[i] : env->own[i];
     for (size_t i = 0; i < num_more; i++)
         vars[n++] = more[i];
+    for (size_t i = 0; i < num_served; i++)
+        vars[n++] = served[i];
     if (list) {
         snprintf(text, room, "%s=%s", devices, list + sizeof ordinals);
         vars[n++] = text;

@@ -113,3 +113,8 @@ int mu_launch_files_open(char *path)
         fcntl(fd, F_SETFL, flags & O_APPEND);
     return fd;
 }
+
+void mu_launch_error_path(const char *folder, uint32_t task_id, uint32_t attempt, char *path, size_t size)
+{
+    snprintf(path, size, "%s/error-%u-%u.json", folder, task_id, attempt);
+}

@@ -1,0 +1,504 @@
+/*
+ * mindspore/rpc0.c: RPC0, what MindSpore 1.10 to 2.10 speak to their scheduler: ranks, a few keys, the names of hosts.
+ *
+ *   "RPC0", four lengths of 4 bytes, big endian: name, to, from, body; then those four. A name is a number.
+ *
+ * Two dialects differ in the answer of a key that is there: 10, and 11 of one that is not, up to 2.7.0; 11 and 12 from
+ * 2.7.2 on. A node of the other dialect takes "there" for "not there", and asks for the same key again and again, and
+ * for nothing else: the second time it gets the other dialect's answer, and so do all others from then on.
+ *
+ * Half a second after its connection has ended a node is lost, unless it is heard again: the next beats say so.
+ */
+#include "mindspore/private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/list.h"
+
+#define HEAD      20u
+#define WORD_MAX  4096u /* bytes, of a name, or of to, or of from */
+#define KEYS_MAX  (64u << 20)
+#define PATIENCE  500000000ull
+#define FOUND_NEW 11u
+#define AGAIN     500000000ull /* ns: a node that did not understand asks again then, not before */
+#define FOUND_OLD 10u
+#define ROLE_MAX  31u
+
+enum rpc0_request {
+    RPC0_REGISTER = 0,
+    RPC0_UNREGISTER = 1,
+    RPC0_BEAT = 2,
+    RPC0_SUCCESS = 3,
+    RPC0_WRITE = 6,
+    RPC0_READ = 7,
+    RPC0_DELETE = 8,
+    RPC0_HOSTS = 9,
+};
+
+struct mu_ms_peer {
+    struct mu_ms_peer *next, *prev;
+    struct mu_ms_conn *conn; /* the one that it registered on; NULL: it has ended */
+    uint64_t lost_ns;        /* since when */
+    uint32_t rank;
+    bool is_done;    /* it has unregistered */
+    bool is_mourned; /* it was said that it is lost */
+    char role[ROLE_MAX + 1], host[MU_MS_NAME_MAX + 1], id[MU_MS_NAME_MAX + 1];
+};
+
+struct mu_ms_key {
+    struct mu_ms_key *next, *prev;
+    size_t len;
+    char *name;
+    uint8_t value[];
+};
+
+static const char *const worker_roles[] = {"MS_WORKER"};
+
+static Mu__Ms__Role role_of(const char *role)
+{
+    return strcmp(role, worker_roles[0]) == 0 ? MU__MS__ROLE__WORKER : MU__MS__ROLE__SERVER;
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+static struct mu_ms_key *key_find(const struct mu_ms_topology *t, const char *name)
+{
+    for (struct mu_ms_key *key = t->keys; key; key = key->next)
+        if (strcmp(key->name, name) == 0)
+            return key;
+    return NULL;
+}
+
+static void key_drop(struct mu_ms_topology *t, struct mu_ms_key *key)
+{
+    MU_LIST_DROP(t->keys, key);
+    t->held -= strlen(key->name) + key->len;
+    free(key->name);
+    free(key);
+}
+
+/* False: no memory, or too much of it. */
+static bool key_put(struct mu_ms_topology *t, const char *name, const void *value, size_t len)
+{
+    struct mu_ms_key *old = key_find(t, name), *key;
+
+    if (strlen(name) + len > KEYS_MAX - t->held)
+        return false;
+    key = malloc(sizeof *key + len);
+    if (!key)
+        return false;
+    key->name = strdup(name);
+    if (!key->name) {
+        free(key);
+        return false;
+    }
+    key->len = len;
+    if (len)
+        memcpy(key->value, value, len);
+    if (old)
+        key_drop(t, old);
+    t->held += strlen(name) + len;
+    MU_LIST_PUSH(t->keys, key);
+    return true;
+}
+
+void mu_ms_topology_free(struct mu_ms_topology *t)
+{
+    while (t->keys)
+        key_drop(t, t->keys);
+    while (t->peers) {
+        struct mu_ms_peer *peer = t->peers;
+
+        MU_LIST_DROP(t->peers, peer);
+        free(peer);
+    }
+    t->count = 0;
+}
+
+/* ---- peers ------------------------------------------------------------------------------------------------------- */
+
+static struct mu_ms_peer *peer_find(const struct mu_ms_topology *t, const char *id)
+{
+    for (struct mu_ms_peer *peer = t->peers; peer; peer = peer->next)
+        if (strcmp(peer->id, id) == 0)
+            return peer;
+    return NULL;
+}
+
+uint32_t mu_ms_topology_count(const struct mu_ms_topology *t, Mu__Ms__Role role)
+{
+    uint32_t count = 0;
+
+    for (const struct mu_ms_peer *peer = t->peers; peer; peer = peer->next)
+        count += role_of(peer->role) == role;
+    return count;
+}
+
+static bool is_complete(const struct mu_ms_topology *t)
+{
+    return t->count == t->want[0] + t->want[1];
+}
+
+static bool is_rank_free(const struct mu_ms_topology *t, const char *role, uint32_t rank)
+{
+    for (const struct mu_ms_peer *peer = t->peers; peer; peer = peer->next)
+        if (peer->rank == rank && strcmp(peer->role, role) == 0)
+            return false;
+    return true;
+}
+
+/* An id that is a number is the rank. */
+static uint32_t rank_choose(const struct mu_ms_topology *t, const char *role, const char *id)
+{
+    uint32_t most = t->want[role_of(role)], rank = 0;
+    char *end;
+    unsigned long claim = strtoul(id, &end, 10);
+
+    if (id[0] >= '0' && id[0] <= '9' && !*end && claim < most && is_rank_free(t, role, (uint32_t)claim))
+        return (uint32_t)claim;
+    while (rank < most && !is_rank_free(t, role, rank))
+        rank++;
+    return rank;
+}
+
+/* All are there: from now on each finds its rank. */
+static bool ranks_publish(struct mu_ms_topology *t)
+{
+    char name[ROLE_MAX + MU_MS_NAME_MAX + 1], rank[16];
+
+    for (const struct mu_ms_peer *peer = t->peers; peer; peer = peer->next) {
+        snprintf(name, sizeof name, "%s%s", peer->role, peer->id);
+        if (!key_put(t, name, rank, (size_t)snprintf(rank, sizeof rank, "%u", peer->rank)))
+            return false;
+    }
+    return true;
+}
+
+/* NULL: refused. */
+static struct mu_ms_peer *peer_new(struct mu_ms_topology *t, const Mu__Ms__TopologyRegister *r)
+{
+    Mu__Ms__Role role = role_of(r->role);
+    struct mu_ms_peer *peer;
+
+    if (mu_ms_topology_count(t, role) >= t->want[role])
+        return NULL;
+    peer = calloc(1, sizeof *peer);
+    if (!peer)
+        return NULL;
+    snprintf(peer->id, sizeof peer->id, "%s", r->node_id);
+    snprintf(peer->host, sizeof peer->host, "%s", r->host_name);
+    snprintf(peer->role, sizeof peer->role, "%s", r->role);
+    peer->rank = rank_choose(t, r->role, r->node_id);
+    MU_LIST_PUSH(t->peers, peer);
+    t->count++;
+    return peer;
+}
+
+static bool is_lost(const struct mu_ms_peer *peer, uint64_t now)
+{
+    return !peer->conn && !peer->is_done && now - peer->lost_ns > PATIENCE;
+}
+
+/* Somebody is lost. It is said once. */
+static bool is_abnormal(struct mu_mindspore *server, uint64_t now)
+{
+    bool is_any = false;
+
+    for (struct mu_ms_peer *peer = server->topology.peers; peer; peer = peer->next) {
+        if (!is_lost(peer, now))
+            continue;
+        is_any = true;
+        if (!peer->is_mourned)
+            mu_ms_said(server, "MindSpore: %s %u (%.60s on %.60s) has closed its connection", peer->role, peer->rank,
+                       peer->id, peer->host);
+        peer->is_mourned = true;
+    }
+    return is_any;
+}
+
+void mu_ms_rpc0_closed(struct mu_ms_topology *t, struct mu_ms_conn *conn, uint64_t now)
+{
+    bool is_anybody_there = false, is_all_done = t->count > 0;
+
+    for (struct mu_ms_peer *peer = t->peers; peer; peer = peer->next) {
+        if (peer->conn == conn) {
+            peer->conn = NULL;
+            peer->lost_ns = now;
+        }
+        is_anybody_there |= peer->conn != NULL;
+        is_all_done &= peer->is_done;
+    }
+    if (is_anybody_there || t->count == 0)
+        return;
+    t->is_over |= is_all_done && is_complete(t);
+    mu_ms_topology_free(t); /* the next cluster may come */
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+struct rpc0_frame {
+    unsigned name;
+    const uint8_t *to, *body;
+    uint32_t to_len, len;
+};
+
+static void head_put(uint8_t **at, uint32_t number)
+{
+    for (int shift = 24; shift >= 0; shift -= 8)
+        *(*at)++ = (uint8_t)(number >> shift);
+}
+
+/* `to` is the scheduler's name, in answers, too. */
+static void rpc0_answer(struct mu_ms_conn *conn, const struct rpc0_frame *f, unsigned name, const void *body,
+                        size_t len)
+{
+    uint8_t head[HEAD + 16 + WORD_MAX + 1], *at = head;
+    char number[16];
+    int digits = snprintf(number, sizeof number, "%u", name);
+
+    memcpy(at, "RPC0", 4);
+    at += 4;
+    head_put(&at, (uint32_t)digits);
+    head_put(&at, f->to_len);
+    head_put(&at, 1);
+    head_put(&at, (uint32_t)len);
+    memcpy(at, number, (size_t)digits);
+    at += digits;
+    memcpy(at, f->to, f->to_len);
+    at += f->to_len;
+    *at++ = '@';
+    mu_ms_conn_send(conn, head, (size_t)(at - head), body, len);
+}
+
+static void message_answer(struct mu_ms_conn *conn, const struct rpc0_frame *f, unsigned name,
+                           const ProtobufCMessage *message)
+{
+    size_t len = 0;
+    void *body = mu_ms_pack(message, &len);
+
+    if (body)
+        rpc0_answer(conn, f, name, body, len);
+    else
+        mu_ms_conn_refuse(conn, "there is no memory for an answer");
+    free(body);
+}
+
+static const char *peer_check(const struct mu_ms_topology *t, const Mu__Ms__TopologyRegister *r,
+                              const struct mu_ms_conn *conn)
+{
+    const struct mu_ms_peer *peer = peer_find(t, r->node_id);
+
+    if (!r->node_id[0] || strlen(r->node_id) > MU_MS_NAME_MAX || strlen(r->host_name) > MU_MS_NAME_MAX)
+        return "a node's id has 1 to 255 bytes, its host's name at most as many";
+    if (!r->role[0] || strlen(r->role) > ROLE_MAX)
+        return "its role is none";
+    if (peer && (peer->conn ? peer->conn != conn : peer->is_done))
+        return "a node with its id is there, or was";
+    return NULL;
+}
+
+static void on_rpc0_register(struct mu_ms_conn *conn, const struct rpc0_frame *f)
+{
+    struct mu_ms_topology *t = &conn->server->topology;
+    Mu__Ms__TopologyRegister *r = mu__ms__topology_register__unpack(NULL, f->len, f->body);
+    Mu__Ms__TopologyState state = MU__MS__TOPOLOGY_STATE__INIT;
+    struct mu_ms_peer *peer = NULL;
+    const char *why;
+
+    if (!r) {
+        mu_ms_conn_refuse(conn, "what it registers with cannot be read");
+        return;
+    }
+    why = peer_check(t, r, conn);
+    if (!why) {
+        peer = peer_find(t, r->node_id);
+        peer = peer ? peer : peer_new(t, r);
+        if (!peer)
+            why = "all nodes of its role are there";
+        else if (is_complete(t) && !ranks_publish(t))
+            why = "there is no memory for the ranks";
+    }
+    if (why)
+        mu_ms_said(conn->server, "MindSpore: %.60s from %s is refused: %s", r->node_id, conn->name, why);
+    else
+        peer->conn = conn;
+    state.success = !why;
+    state.rank_or_state = peer ? peer->rank : 0;
+    state.node_num = t->want[0] + t->want[1];
+    mu__ms__topology_register__free_unpacked(r, NULL);
+    message_answer(conn, f, RPC0_SUCCESS, &state.base);
+}
+
+static struct mu_ms_peer *peer_named(struct mu_ms_conn *conn, const struct rpc0_frame *f)
+{
+    Mu__Ms__Named *named = mu__ms__named__unpack(NULL, f->len, f->body);
+    struct mu_ms_peer *peer = named ? peer_find(&conn->server->topology, named->node_id) : NULL;
+
+    if (named)
+        mu__ms__named__free_unpacked(named, NULL);
+    return peer;
+}
+
+static void on_rpc0_beat(struct mu_ms_conn *conn, const struct rpc0_frame *f)
+{
+    Mu__Ms__TopologyState state = MU__MS__TOPOLOGY_STATE__INIT;
+    struct mu_ms_peer *peer = peer_named(conn, f);
+
+    if (peer && !peer->conn && !peer->is_done) /* its connection broke, and this is the next */
+        peer->conn = conn;
+    state.success = peer != NULL;
+    state.rank_or_state = is_complete(&conn->server->topology);
+    state.node_num = conn->server->topology.want[0] + conn->server->topology.want[1];
+    state.abnormal = is_abnormal(conn->server, mu_now());
+    message_answer(conn, f, RPC0_SUCCESS, &state.base);
+}
+
+static void on_rpc0_unregister(struct mu_ms_conn *conn, const struct rpc0_frame *f)
+{
+    struct mu_ms_peer *peer = peer_named(conn, f);
+
+    if (peer)
+        peer->is_done = true;
+    rpc0_answer(conn, f, RPC0_SUCCESS, "3", 1); /* the number of the answer is the answer */
+}
+
+/* The node asks for a key that it was told just before, on this connection: it did not understand. */
+static void dialect_learn(struct mu_ms_topology *t, struct mu_ms_conn *conn, const char *name, uint64_t now)
+{
+    bool is_again = conn->told == t->found && strcmp(conn->told_key, name) == 0;
+
+    if (t->is_fixed || strlen(name) >= sizeof conn->told_key)
+        return;
+    if (is_again && now - conn->told_ns <= AGAIN) {
+        conn->told_next = t->found;
+        return;
+    }
+    if (is_again)
+        t->found = t->found == FOUND_NEW ? FOUND_OLD : FOUND_NEW;
+    conn->told_ns = now;
+    snprintf(conn->told_key, sizeof conn->told_key, "%s", name);
+    conn->told_next = t->found;
+}
+
+static void on_rpc0_read(struct mu_ms_conn *conn, const struct rpc0_frame *f)
+{
+    struct mu_ms_topology *t = &conn->server->topology;
+    Mu__Ms__TopologyValue *asked = mu__ms__topology_value__unpack(NULL, f->len, f->body);
+    Mu__Ms__TopologyValue value = MU__MS__TOPOLOGY_VALUE__INIT;
+    struct mu_ms_key *key;
+
+    if (!asked) {
+        mu_ms_conn_refuse(conn, "the key that it asks for cannot be read");
+        return;
+    }
+    value.name = asked->name;
+    key = key_find(t, asked->name);
+    if (key) {
+        value.value.len = key->len;
+        value.value.data = key->value;
+        if (f->name == RPC0_READ)
+            dialect_learn(t, conn, asked->name, mu_now());
+    }
+    message_answer(conn, f, key ? t->found : t->found + 1, &value.base);
+    if (key && f->name == RPC0_DELETE)
+        key_drop(t, key);
+    mu__ms__topology_value__free_unpacked(asked, NULL);
+}
+
+static void on_rpc0_write(struct mu_ms_conn *conn, const struct rpc0_frame *f)
+{
+    Mu__Ms__TopologyValue *value = mu__ms__topology_value__unpack(NULL, f->len, f->body);
+
+    if (!value)
+        mu_ms_conn_refuse(conn, "the key that it writes cannot be read");
+    else if (!key_put(&conn->server->topology, value->name, value->value.data, value->value.len))
+        mu_ms_conn_refuse(conn, "its key does not fit: keys may have %u MiB together", KEYS_MAX >> 20);
+    if (value)
+        mu__ms__topology_value__free_unpacked(value, NULL);
+}
+
+/* Of that role, by rank. A host's name has no character that JSON escapes, or it is left out. */
+static void on_rpc0_hosts(struct mu_ms_conn *conn, const struct rpc0_frame *f)
+{
+    struct mu_ms_topology *t = &conn->server->topology;
+    const char *comma = "";
+    char *text = NULL;
+    size_t len = 0;
+    FILE *to = open_memstream(&text, &len);
+
+    if (!to) {
+        mu_ms_conn_refuse(conn, "there is no memory for an answer");
+        return;
+    }
+    fputs("{\"hostnames\":[", to);
+    for (uint32_t rank = 0; rank < t->count; rank++)
+        for (const struct mu_ms_peer *peer = t->peers; peer; peer = peer->next)
+            if (peer->rank == rank && strlen(peer->role) == f->len && memcmp(peer->role, f->body, f->len) == 0) {
+                fprintf(to, "%s\"%s\"", comma, strpbrk(peer->host, "\"\\\n\t") ? "" : peer->host);
+                comma = ",";
+            }
+    fputs("]}", to);
+    if (fclose(to))
+        mu_ms_conn_refuse(conn, "there is no memory for an answer");
+    else
+        rpc0_answer(conn, f, t->found, text, len);
+    free(text);
+}
+
+static void rpc0_serve(struct mu_ms_conn *conn, const struct rpc0_frame *f)
+{
+    switch (f->name) {
+    case RPC0_REGISTER: on_rpc0_register(conn, f); break;
+    case RPC0_UNREGISTER: on_rpc0_unregister(conn, f); break;
+    case RPC0_BEAT: on_rpc0_beat(conn, f); break;
+    case RPC0_WRITE: on_rpc0_write(conn, f); break;
+    case RPC0_READ:
+    case RPC0_DELETE: on_rpc0_read(conn, f); break;
+    case RPC0_HOSTS: on_rpc0_hosts(conn, f); break;
+    default: mu_ms_conn_refuse(conn, "it asks for %u, which no node asks a scheduler for", f->name); break;
+    }
+}
+
+static uint32_t length_at(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+size_t mu_ms_rpc0_take(struct mu_ms_conn *conn, const uint8_t *bytes, size_t len)
+{
+    uint32_t lens[4];
+    struct rpc0_frame f = {.name = 0};
+    size_t total = HEAD;
+
+    if (len < HEAD)
+        return 0;
+    for (int i = 0; i < 4; i++) {
+        lens[i] = length_at(bytes + 4 + 4 * i);
+        if (lens[i] > (i < 3 ? WORD_MAX : MU_MS_FRAME_MAX))
+            return mu_ms_conn_refuse(conn, "a part of a message has %u bytes", lens[i]);
+        total += lens[i];
+    }
+    if (memcmp(bytes, "RPC0", 4) != 0)
+        return mu_ms_conn_refuse(conn, "a message does not begin with RPC0");
+    if (len < total)
+        return 0;
+    for (uint32_t i = 0; i < lens[0]; i++) {
+        uint8_t digit = bytes[HEAD + i];
+
+        if (digit < '0' || digit > '9' || f.name > 999)
+            return mu_ms_conn_refuse(conn, "a message's name is no number");
+        f.name = f.name * 10 + digit - '0';
+    }
+    f.to = bytes + HEAD + lens[0];
+    f.to_len = lens[1];
+    f.body = f.to + lens[1] + lens[2];
+    f.len = lens[3];
+    conn->told_next = 0;
+    rpc0_serve(conn, &f);
+    if (!conn->is_closing)
+        conn->told = conn->told_next;
+    return conn->is_closing ? MU_MS_BAD : total;
+}
