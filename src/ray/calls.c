@@ -140,6 +140,15 @@ void mu_ray_calls_make(void *service, const struct mu_ray_call *call)
     }
 }
 
+void mu_ray_calls_watch(struct mu_ray_service *s, uint32_t store)
+{
+    struct mu_ray_peer *peer = peer_of(s, false, store);
+    const char *address = mu_ray_store_address(s->sched, store);
+
+    if (peer && address && !mu_callee_new(s->callees, address, peer, &peer->callee))
+        mu_callee_watch(peer->callee);
+}
+
 void mu_ray_calls_late(struct mu_ray_service *s, uint32_t worker)
 {
     s->workers.all[worker]->is_late = true;

@@ -199,6 +199,8 @@ static enum muster_status answer_register_store(struct mu_ray_service *s, const 
 
     status = mu_ray_register_store(s->sched, text_of(q->objstore_address), &id);
     reply_number(reply, 1, id);
+    if (!status)
+        mu_ray_calls_watch(s, id);
     for (struct mu_ray_visit *v = s->visits, *next; !status && v; v = next) {
         next = v->next;
         if (v->is_registration && mu_ray_register_try(v))

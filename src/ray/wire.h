@@ -84,6 +84,8 @@ bool mu_ray_register_try(struct mu_ray_visit *v);
 /* ---- calls.c ---- */
 enum muster_status mu_ray_calls_open(struct mu_ray_service *s);
 void mu_ray_calls_close(struct mu_ray_service *s);
+/* The store has registered: notice when it ends. */
+void mu_ray_calls_watch(struct mu_ray_service *s, uint32_t store);
 void mu_ray_calls_late(struct mu_ray_service *s, uint32_t worker);
 void mu_ray_calls_make(void *service, const struct mu_ray_call *call);
 /* Peers that could not be called are lost, now that the request is over. */

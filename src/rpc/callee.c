@@ -237,6 +237,11 @@ static bool callee_due(struct mu_callee *c, uint64_t now)
         wire_ended(c);
         return true;
     }
+    if (c->until_ms && now >= c->until_ms && !c->was_there && !c->first) { /* nothing is wanted of it */
+        wire_drop(c);
+        c->until_ms = 0;
+        return false;
+    }
     if (c->until_ms && now >= c->until_ms) {
         snprintf(why, sizeof why, "it %s within %llu ms%s%s", c->was_there ? "did not answer" : "could not be reached",
                  (unsigned long long)(c->was_there ? c->callees->o.answer_ms : c->callees->o.reach_ms),
@@ -289,6 +294,15 @@ bool mu_callee_call(struct mu_callee *c, uint64_t tag, const char *path, const v
     c->num_calls++;
     calls_go_on(c);
     return true;
+}
+
+void mu_callee_watch(struct mu_callee *c)
+{
+    if (c->wire)
+        return;
+    c->until_ms = callee_now() + c->callees->o.reach_ms;
+    timer_need(c->callees);
+    wire_begin(c);
 }
 
 void *mu_callee_owner(const struct mu_callee *c)

@@ -37,6 +37,8 @@ void mu_callees_close(struct mu_callees *callees);
 /* Nothing is tried until the first call. INVALID_ARGUMENT: that is no address. */
 enum muster_status mu_callee_new(struct mu_callees *callees, const char *address, void *owner,
                                  struct mu_callee **ret_callee);
+/* Connect without a call, to notice when it ends. One that is not there yet is left alone after a while. */
+void mu_callee_watch(struct mu_callee *callee);
 void *mu_callee_owner(const struct mu_callee *callee);
 /* The path is static; the message is copied. False: no memory, or too many calls wait. */
 bool mu_callee_call(struct mu_callee *callee, uint64_t tag, const char *path, const void *message, size_t len);

@@ -200,6 +200,8 @@ static bool worker_call_submit(struct mu_worker_call *call)
     nghttp2_nv nv[8];
     nghttp2_data_provider provider = {.source.ptr = call, .read_callback = on_question_read};
 
+    if (!nghttp2_session_check_request_allowed(call->session)) /* the other end has said that it will close it */
+        return false;
     snprintf(timeout, sizeof timeout, "%llum", (unsigned long long)call->time_ms);
     nv[0] = header_of(":method", "POST");
     nv[1] = header_of(":scheme", "http");

@@ -256,9 +256,7 @@ class Wire(unittest.TestCase):
         one, two = Driver(self.net, first), Driver(self.net, second)
         both, lost = one.put(b"both"), one.put(b"lost")
         self.assertEqual(two.get(both), b"both")
-        one.s.AliasObjectIDs(first=one.s.PutObj(objectid=one.id).objectid, second=both)
         first.leave()
-        one.s.RequestObj(first=one.id, second=both + 2)  # it is told of an alias, and is not there
         wait_for("it is given up", lambda: self.is_lost(two, lost))
         self.assertEqual(two.get(both), b"both")
 
