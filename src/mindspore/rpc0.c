@@ -55,11 +55,9 @@ struct mu_ms_key {
     uint8_t value[];
 };
 
-static const char *const worker_roles[] = {"MS_WORKER"};
-
 static Mu__Ms__Role role_of(const char *role)
 {
-    return strcmp(role, worker_roles[0]) == 0 ? MU__MS__ROLE__WORKER : MU__MS__ROLE__SERVER;
+    return strcmp(role, "MS_WORKER") == 0 ? MU__MS__ROLE__WORKER : MU__MS__ROLE__SERVER;
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
@@ -372,13 +370,10 @@ static void dialect_learn(struct mu_ms_topology *t, struct mu_ms_conn *conn, con
 
     if (t->is_fixed || strlen(name) >= sizeof conn->told_key)
         return;
-    if (is_again && now - conn->told_ns <= AGAIN) {
-        conn->told_next = t->found;
-        return;
-    }
-    if (is_again)
+    if (is_again && now - conn->told_ns > AGAIN)
         t->found = t->found == FOUND_NEW ? FOUND_OLD : FOUND_NEW;
-    conn->told_ns = now;
+    if (!is_again || t->found != conn->told)
+        conn->told_ns = now;
     snprintf(conn->told_key, sizeof conn->told_key, "%s", name);
     conn->told_next = t->found;
 }
