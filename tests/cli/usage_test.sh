@@ -149,6 +149,9 @@ for s in 1:1 1023K:1047552 9G:9663676416; do
     usage "muster run: --heap ${s%:*}: a heap of ${s#*:} bytes; 1 MiB to 8 GiB is possible (see 'muster run --help')" \
         run --heap "${s%:*}" true
 done
+usage "muster run: --objects 0: 16 KiB to 16 TiB is possible (see 'muster run --help')" run --objects 0 true
+usage "muster run: --objects 17000G: 18253611008000 bytes for objects; 16 TiB is the most (see 'muster run --help')" \
+    run --objects 17000G true
 for s in 0 x 1992; do
     usage "muster run: --threads: '$s' is no number of threads from 1 to 1991, the most for 8 tasks (see 'muster run --help')" \
         run -n 8 --threads "$s" true

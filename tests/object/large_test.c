@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "child.h"
@@ -246,6 +245,8 @@ static uint64_t committed(struct muster *m)
 /* What does not fit leaves the room that it found; and where nobody has a page, those of dropped objects serve. */
 static int put_in_a_small_shm(void *arg)
 {
+    enum { EXTENTS = 300, UNITS = 5, HOLE = 280 };
+    static muster_object objects[EXTENTS];
     struct muster_segment_config config = {.num_tasks = 1, .heap_bytes = 1 << 20, .object_bytes = 64 * MIB};
     char directory[64], path[128];
     struct test_job job;
@@ -256,23 +257,25 @@ static int put_in_a_small_shm(void *arg)
     uint64_t before;
 
     (void)arg;
-    if (!test_small_shm(16 * MIB, directory))
+    if (!test_small_shm(40 * MIB, directory))
         return TEST_NOT_ALLOWED;
     CHECK(!test_job_create(&job, &config));
     f.m = test_join(job.name, 0, 0);
     CHECK(f.m);
-    f.drops = must_make(f.m, MIB, 1);
+    for (int i = 0; i < EXTENTS; i++)
+        objects[i] = must_make(f.m, UNITS * MU_UNIT, 1);
     before = committed(f.m);
-    CHECK(!make(f.m, 32 * MIB, 0, &status) && status == MUSTER_RESOURCE_EXHAUSTED);
-    CHECK(strstr(muster_last_error(), "is full: no room for 32768 KiB"));
+    CHECK(!make(f.m, 36 * MIB, 0, &status) && status == MUSTER_RESOURCE_EXHAUSTED);
+    CHECK(strstr(muster_last_error(), "is full: no room for 36864 KiB"));
     CHECK(committed(f.m) == before);
     test_fill_shm(directory, path);
-    CHECK(!make(f.m, MIB, 0, &status) && status == MUSTER_RESOURCE_EXHAUSTED);
+    CHECK(!make(f.m, UNITS * MU_UNIT, 0, &status) && status == MUSTER_RESOURCE_EXHAUSTED);
     CHECK(committed(f.m) == before);
-    CHECK(!pthread_create(&thread, NULL, fill_and_drop, &f)); /* so that this one has to search for it */
+    f.drops = objects[HOLE];
+    CHECK(!pthread_create(&thread, NULL, fill_and_drop, &f)); /* so that this one looks behind its last first */
     pthread_join(thread, NULL);
-    object = must_make(f.m, MIB, 2);
-    CHECK(is_whole(f.m, object, MIB, 2));
+    object = must_make(f.m, UNITS * MU_UNIT, 2);
+    CHECK(is_whole(f.m, object, UNITS * MU_UNIT, 2));
     CHECK(!muster_leave(f.m));
     CHECK(test_job_end(&job) == 0);
     test_small_shm_end(directory);
@@ -282,29 +285,6 @@ static int put_in_a_small_shm(void *arg)
 TEST(a_full_shm_is_an_error_that_takes_no_room)
 {
     test_with_small_shm(put_in_a_small_shm);
-}
-
-static void on_alarm(int number)
-{
-    (void)number;
-}
-
-/* Pages are made in as many pieces as it takes. */
-STAGE_TEST(signals_do_not_keep_a_claim_from_its_end)
-{
-    const struct itimerval often = {{0, 200}, {0, 200}}, never = {0};
-    struct sigaction action = {.sa_handler = on_alarm}, before;
-    struct muster *m = alone(64 * MIB);
-    struct muster_object_room room;
-    muster_object object;
-
-    assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
-    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
-    assert_int_equal(muster_object_create(m, 16 * MIB, 0, 0, &object, &room), MUSTER_OK);
-    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
-    sigaction(SIGALRM, &before, NULL);
-    assert_int_equal(muster_object_drop(m, &object, 1), MUSTER_OK);
-    strike(m);
 }
 
 /* The arena is address space: mapping it makes no page, not even where the process locks all of its memory to come. */
