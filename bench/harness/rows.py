@@ -252,6 +252,7 @@ def groups(tools, effort):
         Group("trace", [own(tools, "muster", "trace", effort.slice)]),
         Group("topology", [own(tools, "muster", "topology", tasks, effort.runs) for tasks in (8, effort.many)]),
         Group("exchange", [own(tools, "muster", "exchange", tasks, effort.runs) for tasks in (8, effort.many)]),
+        Group("object", [own(tools, "muster", "object", effort.slice)]),
         later("grpc", grpc_group, tools, effort),
         later("grpcio", grpcio_group, tools, effort),
         later("run", run_group, tools, effort),

@@ -123,6 +123,8 @@ TITLES = {
     "topology.128": "128 tasks at once ask for hwloc's tree",
     "exchange.8": "8 tasks exchange the topologies of 8 devices each",
     "exchange.128": "128 tasks exchange the topologies of 8 devices each",
+    **{"object.%s.%d" % (what, size): title % name for size, name in ((20, "20 B"), (70000, "70 kB"), (1 << 20, "1 MiB"), (64 << 20, "64 MiB"))
+       for what, title in (("put", "put and drop an object of %s"), ("get", "get an object of %s, and give the view back"))},
     "run.2": "start 2 times true, wait for all",
     "run.8": "start 8 times true, wait for all",
     "run.64": "start 64 times true, wait for all",
