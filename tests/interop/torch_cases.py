@@ -47,6 +47,11 @@ def trains(version, python, way):
             "%s-%s-train%d" % (version, way, count), count, python, way, "torch_train.py"), r"all_reduce, [^\n]*")
 
 
+def meets_elsewhere(version, python, way):
+    each_says(version, way, "init_process_group() of tcp:// at another port", 2, job(
+        "%s-%s-elsewhere" % (version, way), 2, python, way, "torch_elsewhere.py"), r"all_reduce, [^\n]*")
+
+
 def on_two_hosts(version, python, way):
     with tempfile.TemporaryDirectory() as folder:
         options = ("--hosts", "localhost:2,b:2", "--rsh", jax_cases.rsh_to_here(folder))
@@ -151,6 +156,8 @@ def all_cases(version, python):
             calls(version, python, way)
         if way != "own":
             on_two_hosts(version, python, way)
+        if way == "tcpstore":
+            meets_elsewhere(version, python, way)
     for mpi in ("mpich", "openmpi"):
         mixed(version, python, mpi)
     torchrun(version, python)
