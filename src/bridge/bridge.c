@@ -261,11 +261,6 @@ enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const
     return hand_over(b, status, ret_bridge);
 }
 
-const char *mu_bridge_address(const struct mu_bridge *bridge)
-{
-    return mu_link_address(bridge->link);
-}
-
 const struct mu_bridge_shape *mu_bridge_shape(const struct mu_bridge *bridge)
 {
     return &bridge->shape;

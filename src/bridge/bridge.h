@@ -66,7 +66,6 @@ enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const
  */
 enum muster_status mu_bridge_resume(const struct mu_bridge_options *options, struct muster *m,
                                     struct mu_bridge **ret_bridge);
-const char *mu_bridge_address(const struct mu_bridge *bridge); /* leader: where it listens */
 const struct mu_bridge_shape *mu_bridge_shape(const struct mu_bridge *bridge);
 /* The segment is there: go. Takes an observer's handle that outlives it. UNAVAILABLE: the leader has left since. */
 enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m);
