@@ -375,15 +375,6 @@ static int is_here(const char *name, struct ifaddrs **all)
     return has_address(all, name);
 }
 
-int mu_launch_host_is_here(const char *name)
-{
-    struct ifaddrs *all = NULL;
-    int found = is_here(name, &all);
-
-    freeifaddrs(all);
-    return found;
-}
-
 /* All that are this one become one, in the first place. */
 static int gather_here(struct mu_launch_hosts *hosts, const char *here, char *ret_why, size_t size)
 {

@@ -31,12 +31,10 @@ void mu_launch_hosts_done(struct mu_launch_hosts *hosts);
 int mu_launch_hosts_parse(struct mu_launch_hosts *hosts, const char *text, char *ret_why, size_t size);
 /* A file of them, one a line: "a slots=8", as Open MPI has it, "b:8" or "b", as MPICH has it; "#" begins a comment. */
 int mu_launch_hosts_read(struct mu_launch_hosts *hosts, const char *path, char *ret_why, size_t size);
-/* Whether that is a name or an address of the machine that this is. */
-int mu_launch_host_is_here(const char *name);
 /*
- * Put the host that this is first (named `here`; with no slots when it is not of them), then give out `num_tasks` from
- * there on, to each as many as it has slots; 0: as many as there are slots. Hosts that get none are dropped, but the
- * first.
+ * Put the host that this is, by its name or an address, first (named `here`; with no slots when it is not of them),
+ * then give out `num_tasks` from there on, to each as many as it has slots; 0: as many as there are slots. Hosts that
+ * get none are dropped, but the first.
  */
 int mu_launch_hosts_place(struct mu_launch_hosts *hosts, const char *here, uint32_t num_tasks, char *ret_why,
                           size_t size);
