@@ -64,10 +64,13 @@
 /*
  * Reference: one block at one generation, in one word, so that it is never read or recorded in halves.
  *     63            32 31    28  27   26      0
- *     [ generation 32 ][ 0    ][deep][index 27]
- * deep: the block's own references belong to it alone and are freed with it (a value in parts).
+ *     [ generation 32 ][ 0 3 ][holds][deep][index 27]
+ * deep: the block's own references belong to it alone and are freed with it (a value in parts). holds: it is a bundle,
+ * and its counted references end with it.
  */
 #define MU_REF_DEEP          (1ull << 27)
+#define MU_REF_HOLDS         (1ull << 28)
+#define MU_REF_FLAGS         (MU_REF_DEEP | MU_REF_HOLDS)
 #define MU_REF_INDEX(r)      ((uint32_t)(r)&MU_INDEX_MAX)
 #define MU_REF_GENERATION(r) ((uint32_t)((r) >> 32))
 #define MU_REF(gen, index)   (((uint64_t)(uint32_t)(gen) << 32) | (index))
@@ -99,6 +102,7 @@ enum mu_block_type {
     MU_TYPE_BYTES = 10,  /* its bytes and metadata; its producer writes them until the object is sealed */
     MU_TYPE_LEDGER = 11, /* of a process: records of the references that it holds; OWNED by its main slot */
     MU_TYPE_EXTENT = 12, /* like MU_TYPE_BYTES, but the bytes lie in the arena: {first unit, units} */
+    MU_TYPE_BUNDLE = 13, /* what an object holds of others: counted references, then data: struct mu_bundle */
 };
 
 /* Size classes in granules. A chunk belongs to one class for ever: memory is type-stable. */
@@ -175,7 +179,10 @@ struct mu_slot {
     mu_a64 heir;      /* 544: MU_HEIR(): the one thread that drops what the dead owner's ledger holds */
     mu_a64 member;    /* 552: a random number of the owner's handle; 0: not said yet */
     mu_a64 failed;    /* 560: incarnation + 1 of a dead owner of which no object is left unsealed */
-    mu_a64 reserved[9];
+    mu_a64 worker;    /* 568: MU_WORKER(): whether the owner takes calls */
+    mu_a64 calls[2];  /* 576: those that it runs, or is about to claim; [1]: a place's, within the other */
+    mu_a64 bell;      /* 592: it sleeps on this while it is idle: count 63 | S */
+    mu_a64 reserved[5];
 };
 /* Instead of a reference (its index is above 1): no ledger, and none to come. Each holds for one owner of the slot. */
 #define MU_LEDGER_NONE(incarnation)   ((uint64_t)(uint16_t)(incarnation) << 32)
@@ -190,6 +197,12 @@ struct mu_slot {
 #define MU_HEIR_IS_LATER(h, dead) ((h) >> 31 & 1 && (int16_t)((uint16_t)((h) >> 32) - (uint16_t)(dead)) > 0)
 #define MU_HEIR_SLOT(h)           ((uint32_t)((h) >> 16) & 0x7fffu)
 #define MU_HEIR_INCARNATION(h)    ((uint16_t)(h))
+
+/* incarnation 16 | state 2: MU_WORKER_NONE, _FREE, _BLOCKED */
+#define MU_WORKER(incarnation, state) (((uint64_t)(uint16_t)(incarnation) << 2) | (state))
+#define MU_WORKER_NONE                0u
+#define MU_WORKER_FREE                1u /* takes calls, or runs one */
+#define MU_WORKER_BLOCKED             2u /* runs one that waits for an object, or for a place's calls */
 
 struct mu_header {
     /* constant after creation */
@@ -244,7 +257,8 @@ struct mu_header {
     uint32_t num_units;      /* 620: of the arena; 0: there is none, and no units' words */
     uint64_t units_offset;   /* 624: a word a unit */
     uint64_t arena_offset;   /* 632: at the end of the file; mapped apart from all else */
-    uint8_t reserved1[384];  /* 640 */
+    uint64_t queue_offset;   /* 640 */
+    uint8_t reserved1[376];  /* 648 */
     /* written later; each on its own line */
     mu_a32 state; /* 1024: MU_STATE() */
     uint8_t pad0[MU_LINE - 4];
@@ -266,7 +280,18 @@ struct mu_header {
     uint8_t pad8[MU_LINE - 4];
     mu_a32 units_high; /* 2176: words of units that are committed, from the first on */
     uint8_t pad9[MU_LINE - 4];
-    uint8_t reserved2[MU_HEADER_SIZE - 2304];
+    mu_a64 functions; /* 2304: the object that is the log of functions: an alias of the last one; 0: none yet */
+    uint8_t pad10[MU_LINE - 8];
+    mu_a64 queue_head; /* 2432: of ready calls, taken so far */
+    uint8_t pad11[MU_LINE - 8];
+    mu_a64 queue_tail; /* 2560: put so far */
+    uint8_t pad12[MU_LINE - 8];
+    mu_a64 workers; /* 2688: moves when a worker comes, goes, blocks or goes on: count 63 | S */
+    uint8_t pad13[MU_LINE - 8];
+    mu_a32 queue_there; /* 2816: 1: the queue's pages are committed */
+    mu_a32 rescan;      /* 2820: 1: a call may be ready, or at an end, that is in no queue: a worker looks at all */
+    uint8_t pad14[MU_LINE - 8];
+    uint8_t reserved2[MU_HEADER_SIZE - 2944];
 };
 /* Wanted: how often a free has cleared bits, 32; a bit a size class that was searched for everywhere in vain, and one
  * for the arena's runs, 31; whether somebody sleeps until one of them is cleared, 1. */
@@ -508,8 +533,10 @@ const char *mu_layout_text(void);
 
 static_assert(sizeof(mu_a64) == 8 && sizeof(mu_a32) == 4, "atomic words are plain words");
 static_assert(sizeof(struct mu_slot) == 5 * MU_LINE && offsetof(struct mu_slot, op) == 512, "slot");
-static_assert(sizeof(struct mu_object_root) == 40, "object");
-static_assert(offsetof(struct mu_header, objects_offset) == 608 && offsetof(struct mu_header, objects_high) == 2048,
+static_assert(sizeof(struct mu_object_root) == 48, "object");
+static_assert(sizeof(struct mu_bundle) == 16 && sizeof(struct mu_call_data) == 24, "calls");
+static_assert(offsetof(struct mu_header, objects_offset) == 608 && offsetof(struct mu_header, objects_high) == 2048 &&
+                  offsetof(struct mu_header, functions) == 2304 && offsetof(struct mu_header, queue_there) == 2816,
               "header lines of objects");
 static_assert(offsetof(struct mu_header, num_units) == 620 && offsetof(struct mu_header, arena_offset) == 632 &&
                   offsetof(struct mu_header, units_high) == 2176,

@@ -1,4 +1,4 @@
-/* shm_layout/objects.h: the part of the format that is the tasks' objects: references, roots, units, counts. */
+/* shm_layout/objects.h: the part of the format that is the tasks' objects: references, roots, units, counts, calls. */
 #ifndef MU_SHM_OBJECTS_H
 #define MU_SHM_OBJECTS_H
 
@@ -40,19 +40,39 @@ struct mu_object_root {
     uint64_t ref;   /* its own */
     uint64_t state; /* MU_OBJECT_STATE() */
     uint64_t bytes;
-    uint64_t about; /* MU_OBJECT_ABOUT() */
-    uint64_t maker; /* its first unit in the arena, + 1, 32 (0: the bytes are the block's) | MU_OBJECT_MAKER() 32 */
+    uint64_t about;   /* MU_OBJECT_ABOUT() */
+    uint64_t maker;   /* its first unit in the arena, + 1, 32 (0: the bytes are the block's) | MU_OBJECT_MAKER() 32 */
+    uint64_t waiting; /* MU_WAITING() of the last call that waits for this; 0: none */
     uint64_t marks[];
 };
+/* A call's reference without its host; and, with or without one, that more may wait: their places in the chain a death
+ * took: all calls are to be looked at. */
+#define MU_WAITING(ref) ((ref) & ((1ull << 52) - 1))
+#define MU_WAITING_ALL  (1ull << 63)
 /* count 32 | marks 16 | 0 8 | state 8 */
 #define MU_OBJECT_WRITING 1u /* its producer writes the bytes */
 #define MU_OBJECT_SEALED  2u
-#define MU_OBJECT_ERROR   3u /* sealed; the bytes are a sentence */
+#define MU_OBJECT_ERROR   3u /* sealed; the bytes are a sentence, in a bundle where the error has a detail */
+/* Those of which the data is a bundle. A call's is what it was submitted with, until it ends. */
+#define MU_OBJECT_CALL_WAITING 4u  /* for arguments; bytes: the next call that waits for the same object */
+#define MU_OBJECT_CALL_PLACED  5u  /* queued at a place, likewise */
+#define MU_OBJECT_CALL_QUEUED  6u  /* ready: any worker may claim it */
+#define MU_OBJECT_CALL_RUNNING 7u  /* bytes: MU_OBJECT_MAKER() of the thread that runs it */
+#define MU_OBJECT_ALIAS        8u  /* what its first reference is */
+#define MU_OBJECT_MANY         9u  /* a call that has ended with several results: the first of them */
+#define MU_OBJECT_PART         10u /* bytes: which result of the call that its reference names */
+#define MU_OBJECT_PLACE        11u /* a queue that its maker serves; without data */
+#define MU_OBJECT_FUNCTION     12u /* struct mu_function: for as long as the segment lives */
+#define MU_OBJECT_STATES       13u
 #define MU_OBJECT_STATE(count, marks, state)                                                                           \
     (((uint64_t)(uint32_t)(count) << 32) | ((uint64_t)(uint16_t)(marks) << 16) | (state))
 #define MU_OBJECT_IS(s)    ((uint32_t)(s)&0xffu)
 #define MU_OBJECT_MARKS(s) ((uint32_t)((s) >> 16) & 0xffffu)
 #define MU_OBJECT_COUNT(s) ((uint32_t)((s) >> 32))
+/* Instead of the metadata's length, of an error without a text: how its producer ended. */
+#define MU_ENDED_WRITING 0u /* it had not sealed the object */
+#define MU_ENDED_RUNNING 1u /* the worker, in the midst of the call */
+#define MU_ENDED_SERVING 2u /* the worker that served the call's place */
 /* bytes of metadata, which follow the others at the next multiple of 8, 32 | producing task + 1, 16 | 0 8 | code 8 */
 #define MU_OBJECT_ABOUT(meta, task, code)                                                                              \
     (((uint64_t)(uint32_t)(meta) << 32) | ((uint64_t)(uint16_t)(task) << 16) | ((code)&0xffu))
@@ -77,5 +97,48 @@ struct mu_object_root {
 #define MU_HOLD_NUMBER(m)           ((m) & ((1ull << 50) - 1))
 #define MU_HOLD_BITS                ((1u << 22) - 1)
 #define MU_HOLD_CLAIM(slot, number) (((uint64_t)(slot) << 50) | (((uint64_t)(number)&MU_HOLD_BITS) << 28))
+
+/* A bundle: this, `count` references that are counted, then data. While it is OWNED a slot holds these, or, of slot
+ * MU_BUNDLE_NOBODY, the next scavenger; while it is LIVE, the object that names it. */
+struct mu_bundle {
+    uint64_t next; /* the owner's: another one that is ending */
+    uint64_t count;
+    uint64_t refs[];
+};
+#define MU_BUNDLE_NOBODY 0x3fffu /* no slot has this number */
+
+/* Data of a call's bundle: its references are the arguments that are objects, then the place, if there is one. */
+struct mu_call_data {
+    uint64_t function; /* its object */
+    uint64_t deadline;
+    uint64_t shape;       /* MU_CALL_SHAPE() */
+    uint64_t arguments[]; /* MU_ARGUMENT() each; then, with a place, when it was submitted; then bytes */
+};
+#define MU_CALL_REFS_MAX 257u
+#define MU_CALL_SHAPE(arguments, results, refs, placed)                                                                \
+    (((uint64_t)(arguments) << 48) | ((uint64_t)(results) << 32) | ((uint64_t)(refs) << 16) | (placed))
+#define MU_CALL_ARGUMENTS(s) ((uint32_t)((s) >> 48))
+#define MU_CALL_RESULTS(s)   ((uint32_t)((s) >> 32) & 0xffffu)
+#define MU_CALL_REFS(s)      ((uint32_t)((s) >> 16) & 0xffffu)
+#define MU_CALL_PLACED(s)    ((uint32_t)(s)&1u)
+/* offset in the body 32 | length 31 | 0; or number of the reference 32 | 1 */
+#define MU_ARGUMENT(offset, len) (((uint64_t)(offset) << 32) | ((uint64_t)(len) << 1))
+#define MU_ARGUMENT_REF(number)  (((uint64_t)(number) << 32) | 1u)
+#define MU_ARGUMENT_IS_REF(a)    ((a)&1u)
+#define MU_ARGUMENT_AT(a)        ((uint32_t)((a) >> 32))
+#define MU_ARGUMENT_LEN(a)       ((uint32_t)(a) >> 1)
+
+/* Data of a function's bundle: its references are the function before it in the log, or 0, and the code, or 0. */
+struct mu_function {
+    uint64_t number;
+    uint64_t shape; /* kind 32 | results 16 | retries 16 */
+    uint64_t text;  /* lengths of name 16, symbol 16, library 16, which follow */
+};
+
+/* Behind the objects' words, committed with the first worker or call: a bit a slot: its owner is idle; then the queue
+ * of ready calls: round 32 | index of the object's word + 1; 0: empty. Hints: the objects' words decide. */
+#define MU_IDLE_WORDS   256u
+#define MU_QUEUE_PLACES 65536u
+#define MU_QUEUE_BYTES  ((MU_IDLE_WORDS + MU_QUEUE_PLACES) * 8ull)
 
 #endif

@@ -19,6 +19,7 @@
 #include <muster/group.h>
 #include <muster/event.h>
 #include <muster/object.h>
+#include <muster/schedule.h>
 #include <muster/nccl.h>
 #include <muster/stats.h>
 #include <muster/topology.h>

@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "object/private.h"
+#include "object/holding.h"
+#include "segment/work.h"
 #include "segment/cluster.h"
 #include "segment/names.h"
 #include "segment/wait.h"
@@ -36,18 +37,26 @@ static const char *producer_name(const struct muster_segment *seg, const struct 
     return name;
 }
 
+static const char *how_ended(const struct mu_object *o)
+{
+    if (o->meta == MU_ENDED_RUNNING)
+        return ", its worker, ended in the midst of the call";
+    return o->meta == MU_ENDED_SERVING ? ", its place's worker, ended" : " ended before it was sealed";
+}
+
 static enum muster_status error_of(struct mu_ctx *ctx, const struct mu_object *o)
 {
-    const char *text = o->bytes ? (const char *)mu_object_bytes(ctx->seg, o, true) : NULL;
     char name[MU_NAME_MAX];
+    uint64_t detail;
+    size_t len;
+    const char *text = mu_work_error_text(ctx->seg, o, &len, &detail);
 
     producer_name(ctx->seg, o, name);
-    if (!text || o->extent)
-        return mu_fail(o->code ? (enum muster_status)o->code : MUSTER_UNKNOWN,
-                       "object 0x%016llx will not come: %s ended before it was sealed", (unsigned long long)o->ref,
-                       name);
+    if (!len)
+        return mu_fail(o->code ? (enum muster_status)o->code : MUSTER_UNKNOWN, "object 0x%016llx will not come: %s%s",
+                       (unsigned long long)o->ref, name, how_ended(o));
     return mu_fail(o->code ? (enum muster_status)o->code : MUSTER_UNKNOWN, "object 0x%016llx is an error, of %s: %.*s",
-                   (unsigned long long)o->ref, name, (int)o->bytes, text);
+                   (unsigned long long)o->ref, name, (int)len, text);
 }
 
 static void show_view(const struct mu_holding *h, struct muster_object_view *v)
@@ -87,7 +96,7 @@ static bool producer_failed(const struct muster_segment *seg, struct pending *p,
     struct mu_task_record r;
     struct mu_cluster cluster;
 
-    if (!o->task)
+    if (!o->task || o->state != MU_OBJECT_WRITING) /* a call may be run again by another worker */
         return false;
     if (o->task != p->task || o->maker != p->maker) {
         p->task = o->task;
@@ -179,12 +188,14 @@ static enum muster_status get_all(struct muster *m, struct mu_ctx *ctx, const mu
     enum muster_status status = MUSTER_OK;
     struct pending p;
     char what[WHAT_MAX];
-    bool waits = false;
+    bool waits = false, blocks = false;
     struct mu_wait w;
 
     while (!status) {
-        if (waits)
+        if (waits) {
             mu_wait_look(&w);
+            mu_work_rescan_if_asked(ctx, false); /* where a death took the last worker, too */
+        }
         status = show_sealed(m, ctx, objects, count, views, &p, ret_at);
         if (status || !p.count)
             break;
@@ -200,9 +211,12 @@ static enum muster_status get_all(struct muster *m, struct mu_ctx *ctx, const mu
             snprintf(what, sizeof what, "%zu objects", count);
         mu_wait_begin(&w, ctx->seg, ctx, deadline, what);
         waits = true;
+        blocks = mu_crew_block(ctx);
     }
     if (waits)
         mu_wait_end(&w);
+    if (blocks)
+        mu_crew_unblock(ctx);
     return status;
 }
 
@@ -311,10 +325,10 @@ static enum muster_status look_at_all(struct mu_ctx *ctx, const muster_object *o
 
         if (ready[i])
             continue;
-        status = mu_object_peek(ctx->seg, objects[i], ctx->scratch, &o);
+        status = mu_object_resolve(ctx->seg, objects[i], ctx->scratch, &o);
         if (status && status != MUSTER_NOT_FOUND)
             return status;
-        if (status || o.state != MU_OBJECT_WRITING || producer_failed(ctx->seg, p, &o)) {
+        if (status || !mu_object_is_open(o.state) || producer_failed(ctx->seg, p, &o)) {
             ready[i] = 1;
             ++*num_ready;
         } else {
@@ -330,6 +344,7 @@ static enum muster_status object_wait(struct mu_ctx *ctx, const muster_object *o
     struct pending p;
     char what[WHAT_MAX];
     enum muster_status status = MUSTER_OK;
+    bool blocks = false;
     struct mu_wait w;
 
     memset(ready, 0, count);
@@ -341,11 +356,14 @@ static enum muster_status object_wait(struct mu_ctx *ctx, const muster_object *o
         status = look_at_all(ctx, objects, count, ready, ret_count, &p);
         if (status || *ret_count >= want)
             break;
+        blocks = blocks || mu_crew_block(ctx);
         status = mu_cluster_error(ctx->seg, what);
         if (!status)
             status = pending_wait(ctx, &w, &p);
     }
     mu_wait_end(&w);
+    if (blocks)
+        mu_crew_unblock(ctx);
     return status;
 }
 

@@ -4,18 +4,20 @@
  */
 #include <stdlib.h>
 
-#include "object/private.h"
+#include "object/holding.h"
 #include "segment/slot.h"
 
 static void info_fill(const struct mu_object *o, struct muster_object_info *ret_info)
 {
+    bool has_bytes = o->state == MU_OBJECT_WRITING || o->state == MU_OBJECT_SEALED || o->state == MU_OBJECT_ERROR;
+
     *ret_info = (struct muster_object_info){
         .object = o->ref,
         .task = (int32_t)o->task - 1,
-        .sealed = o->state != MU_OBJECT_WRITING,
+        .sealed = !mu_object_is_open(o->state),
         .code = o->state == MU_OBJECT_ERROR ? (enum muster_status)o->code : MUSTER_OK,
-        .len = o->bytes,
-        .meta_len = o->meta,
+        .len = has_bytes ? o->bytes : 0,
+        .meta_len = has_bytes && o->data ? o->meta : 0,
         .holders = o->count,
     };
 }
@@ -38,9 +40,15 @@ enum muster_status muster_object_info(struct muster *muster, muster_object objec
     if (status)
         return status;
     body = look_buffer();
-    status = body ? mu_object_look(muster->seg, object, body, &o) : MUSTER_RESOURCE_EXHAUSTED;
+    status = body ? mu_object_resolve(muster->seg, object, body, &o) : MUSTER_RESOURCE_EXHAUSTED;
     if (!status)
         info_fill(&o, ret_info);
+    else if (status == MUSTER_NOT_FOUND)
+        mu_object_say(muster->seg, object, status);
+    if (!status && o.ref != object && !mu_object_peek(muster->seg, object, body, &o)) { /* it forwards that one */
+        ret_info->object = object;
+        ret_info->holders = o.count;
+    }
     free(body);
     mu_exit_read();
     return status;

@@ -4,7 +4,8 @@
  */
 #include <string.h>
 
-#include "object/private.h"
+#include "object/holding.h"
+#include "segment/bundle.h"
 
 enum { TEXT_MAX = 800 /* what fits a sentence, behind the name of the task */ };
 
@@ -12,23 +13,42 @@ enum { TEXT_MAX = 800 /* what fits a sentence, behind the name of the task */ };
 static enum muster_status held_show(struct muster_segment *seg, struct mu_holding *h, const struct mu_object *o)
 {
     static const uint8_t nothing[1];
-    const uint8_t *bytes = o->bytes || o->meta ? mu_object_bytes(seg, o, false) : nothing;
+    bool plain = o->data && !(o->data & MU_REF_HOLDS) && (o->bytes || o->meta);
+    const uint8_t *bytes = plain ? mu_object_bytes(seg, o, false) : nothing;
 
     if (!bytes)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no address space for views of the objects of job %s", seg->job);
-    h->num_bytes = o->bytes;
-    h->num_meta = o->meta;
+    h->num_bytes = plain ? o->bytes : 0;
+    h->num_meta = plain ? o->meta : 0;
     h->code = o->code;
     h->state = o->state;
     h->bytes = bytes;
     return MUSTER_OK;
 }
 
+enum muster_status mu_holding_show(struct muster_segment *seg, uint64_t ref, const struct mu_object *o,
+                                   struct muster_object_view *ret_view)
+{
+    struct mu_holding h = {0};
+    enum muster_status status = held_show(seg, &h, o);
+
+    if (status)
+        return status;
+    *ret_view = (struct muster_object_view){.object = ref, .len = h.num_bytes, .meta_len = h.num_meta};
+    if (h.num_bytes)
+        ret_view->data = h.bytes;
+    if (h.num_meta)
+        ret_view->meta = h.bytes + (h.num_bytes + 7) / 8 * 8;
+    return MUSTER_OK;
+}
+
 enum muster_status mu_holding_look(struct mu_ctx *ctx, struct mu_holding *h, struct mu_object *ret_object)
 {
-    enum muster_status status = mu_object_look(ctx->seg, h->ref, ctx->scratch, ret_object);
+    enum muster_status status = mu_object_resolve(ctx->seg, h->ref, ctx->scratch, ret_object);
 
-    return status || ret_object->state == MU_OBJECT_WRITING ? status : held_show(ctx->seg, h, ret_object);
+    if (status == MUSTER_NOT_FOUND)
+        return mu_object_say(ctx->seg, h->ref, status);
+    return status || mu_object_is_open(ret_object->state) ? status : held_show(ctx->seg, h, ret_object);
 }
 
 enum muster_status mu_holding_find(struct mu_ledger *ledger, struct mu_ctx *ctx, uint64_t ref,
@@ -78,8 +98,19 @@ void mu_holding_let_go(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_h
     mu_error_restore(kept);
 }
 
-/* A new object in the ledger, held once. */
-static enum muster_status object_new(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_object *o)
+/* Data that was to be an object's; 0: none. */
+static void object_discard(struct mu_ctx *ctx, uint64_t data)
+{
+    if (data & MU_REF_HOLDS) {
+        mu_bundle_end(ctx, data);
+        mu_bundle_finish(ctx);
+    } else if (data) {
+        mu_heap_discard(ctx, data);
+    }
+}
+
+enum muster_status mu_holding_new(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_object *o, bool made,
+                                  struct mu_holding **ret_held)
 {
     enum muster_status status;
     mu_a64 *record = NULL;
@@ -87,8 +118,7 @@ static enum muster_status object_new(struct mu_ledger *ledger, struct mu_ctx *ct
 
     status = mu_ledger_record(ledger, ctx, &record);
     if (status) {
-        if (o->data)
-            mu_heap_discard(ctx, o->data);
+        object_discard(ctx, o->data);
         return status;
     }
     o->maker = mu_ledger_maker(ledger);
@@ -99,9 +129,10 @@ static enum muster_status object_new(struct mu_ledger *ledger, struct mu_ctx *ct
     }
     h = mu_ledger_add(ledger, o->ref, record);
     h->refs = 1;
-    h->made = true;
+    h->made = made;
     if (o->state == MU_OBJECT_SEALED)
         held_show(ctx->seg, h, o); /* refused: the next get asks again */
+    *ret_held = h;
     return MUSTER_OK;
 }
 
@@ -109,6 +140,7 @@ static enum muster_status object_new(struct mu_ledger *ledger, struct mu_ctx *ct
 static enum muster_status object_add(struct muster *m, struct mu_ctx *ctx, struct mu_object *o)
 {
     struct mu_ledger *ledger;
+    struct mu_holding *h;
     enum muster_status status = mu_ledger_lock(m, &ledger);
 
     if (status) {
@@ -116,7 +148,7 @@ static enum muster_status object_add(struct muster *m, struct mu_ctx *ctx, struc
             mu_heap_discard(ctx, o->data);
         return status;
     }
-    status = object_new(ledger, ctx, o);
+    status = mu_holding_new(ledger, ctx, o, true, &h);
     mu_ledger_unlock(ledger);
     return status;
 }
@@ -154,7 +186,7 @@ static uint8_t *meta_of(uint8_t *bytes, const struct mu_object *o)
  * Into a block that nobody else has yet: the commit publishes its bytes. By words, for a reader of what the block was
  * before may still copy it, and throw the copy away. `to` begins at a multiple of 8.
  */
-static void bytes_in(uint8_t *to, const void *from, size_t len)
+void mu_holding_copy_in(uint8_t *to, const void *from, size_t len)
 {
     const uint8_t *bytes = from;
 
@@ -190,8 +222,8 @@ static enum muster_status object_make(struct mu_ctx *ctx, void *arg)
         if (k->meta_len)
             memcpy(meta_of(k->bytes, &k->o), k->meta, k->meta_len);
     } else if (k->state == MU_OBJECT_SEALED && k->bytes) {
-        bytes_in(k->bytes, k->data, k->len);
-        bytes_in(meta_of(k->bytes, &k->o), k->meta, k->meta_len);
+        mu_holding_copy_in(k->bytes, k->data, k->len);
+        mu_holding_copy_in(meta_of(k->bytes, &k->o), k->meta, k->meta_len);
     }
     k->o.state = k->state;
     return object_add(k->m, ctx, &k->o);
@@ -313,7 +345,7 @@ enum muster_status muster_object_fail(struct muster *muster, muster_object objec
     if (!status)
         status = mu_object_block(ctx, &e.text);
     if (!status) {
-        bytes_in(mu_object_bytes(muster->seg, &e.text, true), text, e.text.bytes);
+        mu_holding_copy_in(mu_object_bytes(muster->seg, &e.text, true), text, e.text.bytes);
         status = end_writing(muster, ctx, object, &e);
     }
     mu_exit(ctx);

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "object/private.h"
+#include "object/holding.h"
 #include "segment/cluster.h"
 #include "segment/heap.h"
 #include "segment/names.h"

@@ -18,9 +18,11 @@ static void record_count(struct mu_auditor *a, uint32_t *counts, uint32_t high, 
     uint32_t index = MU_OBJECT_INDEX(ref);
 
     if (MU_OBJECT_HOST(ref) != a->seg->host || index >= high)
-        mu_audit_complain(a, "the ledger of slot %u holds 0x%" PRIx64 ", which can be no object", slot, ref);
+        mu_audit_complain(a, "the ledger, or a bundle, of slot %u holds 0x%" PRIx64 ", which can be no object", slot,
+                          ref);
     else if (counts[index] != IN_MOTION && mu_object_look(a->seg, ref, a->body, &o) && mu_recheck(record) == ref)
-        mu_audit_complain(a, "the ledger of slot %u holds object 0x%" PRIx64 ", which is gone", slot, ref);
+        mu_audit_complain(a, "the ledger, or a bundle, of slot %u holds object 0x%" PRIx64 ", which is gone", slot,
+                          ref);
     else if (counts[index] != IN_MOTION)
         counts[index]++;
 }
@@ -43,6 +45,43 @@ static void ledger_count(struct mu_auditor *a, uint32_t *counts, uint32_t high, 
             if (MU_OBJECT_GENERATION(ref))
                 record_count(a, counts, high, slot, &records[i], ref);
         }
+}
+
+/* A bundle's references count, whether an object has it, or a slot that makes it, or ends it. */
+static void bundle_count(struct mu_auditor *a, uint32_t *counts, uint32_t high, struct mu_block *b, uint32_t limit)
+{
+    uint64_t w = mu_load_acquire(&b->word); /* acquire: pairs with mu_bundle_new() */
+    uint64_t refs;
+
+    if (MU_BLOCK_STATE(w) == MU_FREE ||
+        MU_META_TYPE(mu_load_acquire(&b->meta)) != MU_TYPE_BUNDLE) /* acquire: likewise */
+        return;
+    refs = mu_load_relaxed(&b->body[1]); /* relaxed: constant while it is a bundle */
+    if (MU_BLOCK_HEADER + (2 + refs) * 8 > limit && mu_recheck(&b->word) == w)
+        mu_audit_complain(a, "a bundle has %" PRIu64 " references, more than its block has room for", refs);
+    for (uint64_t i = 0; i < refs && MU_BLOCK_HEADER + (3 + i) * 8 <= limit; i++) {
+        uint64_t ref = mu_load_acquire(&b->body[2 + i]); /* acquire: as a record of a ledger */
+
+        if (MU_OBJECT_GENERATION(ref))
+            record_count(a, counts, high, MU_BLOCK_SLOT(w), &b->body[2 + i], ref);
+    }
+}
+
+static void bundles_count(struct mu_auditor *a, uint32_t *counts, uint32_t high)
+{
+    const struct muster_segment *seg = a->seg;
+
+    for (uint32_t c = 0; c < seg->num_chunks; c++) {
+        uint32_t class_index = MU_CHUNK_CLASS(mu_load32_acquire(&seg->chunks[c])); /* acquire: pairs with the claim */
+        uint32_t step, blocks;
+
+        if (!class_index || class_index > MU_CLASSES)
+            continue;
+        blocks = mu_heap_chunk_blocks(class_index - 1);
+        step = mu_class_granules[class_index - 1];
+        for (uint32_t i = 0; i < blocks; i++)
+            bundle_count(a, counts, high, mu_heap_at(seg, c * MU_CHUNK_GRANULES + i * step + 1), step * MU_GRANULE);
+    }
 }
 
 /* Mark the objects with a change of their count under way. */
@@ -78,6 +117,7 @@ bool mu_audit_holds(struct mu_auditor *a)
     find_moving(seg, counts, high);
     for (uint32_t i = 0; i < slots; i++)
         ledger_count(a, counts, high, i);
+    bundles_count(a, counts, high);
     find_moving(seg, counts, high);
     for (uint32_t i = 0; i < high; i++) {
         struct mu_object o;

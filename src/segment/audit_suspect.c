@@ -15,11 +15,11 @@ static bool name_covers(const struct muster_segment *seg, uint64_t named, uint64
     uint64_t parts[2048];
     uint32_t n;
 
-    if ((named & ~MU_REF_DEEP) == ref)
+    if ((named & ~MU_REF_FLAGS) == ref)
         return true;
     n = named & MU_REF_DEEP ? mu_heap_refs(seg, named, parts, 2048) : 0;
     for (uint32_t p = 0; n <= 2048 && p < n; p++)
-        if ((parts[p] & ~MU_REF_DEEP) == ref)
+        if ((parts[p] & ~MU_REF_FLAGS) == ref)
             return true;
     return false;
 }
@@ -65,6 +65,8 @@ static bool word_holds(const struct muster_segment *seg, uint64_t w)
     uint32_t slot = MU_BLOCK_SLOT(w);
     uint64_t s = slot < seg->num_slots ? mu_load_acquire(&seg->slots[slot].word) : 0; /* acquire: as the claim */
 
+    if (slot == MU_BUNDLE_NOBODY) /* the next scavenger's */
+        return true;
     return MU_SLOT_STATE(s) != MU_SLOT_FREE && MU_SLOT_INCARNATION(s) == MU_BLOCK_INCARNATION(w);
 }
 

@@ -195,9 +195,10 @@ static void place_sections(struct mu_header *h)
         h->heap_offset = align_to(h->asks_offset + asks_bytes(h->num_slots), SECTION);
     }
     h->objects_offset = h->heap_offset + (uint64_t)h->num_chunks * MU_CHUNK;
-    h->total_bytes = h->objects_offset + (uint64_t)h->num_objects * 8;
+    h->queue_offset = h->objects_offset + (uint64_t)h->num_objects * 8;
+    h->total_bytes = h->queue_offset + MU_QUEUE_BYTES;
     if (h->num_units) {
-        h->units_offset = h->total_bytes;
+        h->units_offset = align_to(h->total_bytes, SECTION);
         h->total_bytes = align_to(h->units_offset + (uint64_t)h->num_units * 8, SECTION);
     }
 }
@@ -322,6 +323,7 @@ static bool sections_fit(const struct mu_header *h)
              section_check(h->asks_offset, asks_bytes(h->num_slots), &end, h->total_bytes))) &&
            section_check(h->heap_offset, (uint64_t)h->num_chunks * MU_CHUNK, &end, h->total_bytes) &&
            section_check(h->objects_offset, (uint64_t)h->num_objects * 8, &end, h->total_bytes) &&
+           section_check(h->queue_offset, MU_QUEUE_BYTES, &end, h->total_bytes) &&
            (!h->num_units || section_check(h->units_offset, (uint64_t)h->num_units * 8, &end, h->total_bytes)) &&
            (!h->trace_events ||
             section_check(h->trace_offset,
@@ -414,6 +416,8 @@ enum muster_status mu_format_bind(struct muster_segment *seg, const struct mu_he
     seg->heap = seg->base + header->heap_offset;
     seg->objects = (mu_a64 *)(seg->base + header->objects_offset);
     seg->units = header->num_units ? (mu_a64 *)(seg->base + header->units_offset) : NULL;
+    seg->idle = (mu_a64 *)(seg->base + header->queue_offset);
+    seg->queue = seg->idle + MU_IDLE_WORDS;
     seg->trace = header->trace_events ? seg->base + header->trace_offset : NULL;
     seg->hosts = header->num_hosts ? (struct mu_host *)(seg->base + header->hosts_offset) : NULL;
     seg->asks = header->num_hosts ? (mu_a64 *)(seg->base + header->asks_offset) : NULL;

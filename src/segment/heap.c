@@ -389,6 +389,23 @@ static void free_parts(struct muster_segment *seg, struct mu_ctx *ctx, struct mu
     }
 }
 
+void mu_bundle_end(struct mu_ctx *ctx, uint64_t ref)
+{
+    mu_store_relaxed(&mu_heap_at(ctx->seg, MU_REF_INDEX(ref))->body[0], ctx->ended); /* relaxed: our own block */
+    ctx->ended = ref;
+}
+
+/* Of all threads that try, one has the bundle, and its references end. */
+static bool bundle_take(struct mu_ctx *ctx, struct mu_block *b, uint64_t ref)
+{
+    /* acq_rel: pairs with mu_heap_publish() */
+    if (!mu_cas(&b->word, MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE),
+                MU_BLOCK_WORD(MU_REF_GENERATION(ref), ctx->incarnation, ctx->slot, MU_OWNED)))
+        return false;
+    mu_bundle_end(ctx, ref);
+    return true;
+}
+
 bool mu_heap_free_deep(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t ref)
 {
     uint32_t limit;
@@ -397,6 +414,8 @@ bool mu_heap_free_deep(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t 
 
     if (!b)
         return false;
+    if (ref & MU_REF_HOLDS)
+        return ctx && bundle_take(ctx, b, ref);
     w = mu_load_acquire(&b->word); /* acquire: pairs with mu_heap_publish(); the table is there */
     /* an OWNED head is met by the scavenger only: its parts may be LIVE already; the sweep frees the head */
     if (MU_BLOCK_GENERATION(w) != MU_REF_GENERATION(ref) || MU_BLOCK_STATE(w) == MU_FREE)

@@ -164,15 +164,19 @@ bool mu_heap_free_deep(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t 
 
 /*
  * LIVE at exactly this generation -> FREE. False when it was no longer that. Deep references free what they name
- * first, parts before head: a repetition after a death finishes it. ctx (may be NULL) remembers the block.
+ * first, parts before head: a repetition after a death finishes it. A bundle becomes ctx's, to be ended. ctx (may be
+ * NULL, but not for a bundle) remembers the block.
  */
 static inline bool mu_heap_free(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t ref)
 {
-    if (ref & MU_REF_DEEP)
+    if (ref & MU_REF_FLAGS)
         return mu_heap_free_deep(seg, ctx, ref);
     return mu_heap_block(seg, MU_REF_INDEX(ref), NULL) &&
            mu_heap_free_word(seg, ctx, MU_REF_INDEX(ref), MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE));
 }
+
+/* A bundle (bundle.h) that ctx has: its references end with the next mu_bundle_finish(). */
+void mu_bundle_end(struct mu_ctx *ctx, uint64_t ref);
 
 /* Whether the reference still names a LIVE block of that generation. */
 bool mu_heap_is_live(const struct muster_segment *seg, uint64_t ref);

@@ -29,7 +29,8 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "segment/file.h"
+#include "segment/bundle.h"
+#include "segment/work.h"
 #include "segment/slot.h"
 
 enum {
@@ -107,8 +108,9 @@ static enum muster_status root_write(struct mu_txn *t, const struct mu_object *o
     mu_store_relaxed(&body[3], o->bytes);
     mu_store_relaxed(&body[4], MU_OBJECT_ABOUT(o->meta, o->task, o->code));
     mu_store_relaxed(&body[5], MU_OBJECT_MADE(o->extent, o->maker));
+    mu_store_relaxed(&body[6], o->waiting);
     for (uint32_t i = 0; i < n; i++)
-        mu_store_relaxed(&body[6 + i], stand[i]);
+        mu_store_relaxed(&body[7 + i], stand[i]);
     return MUSTER_OK;
 }
 
@@ -125,10 +127,18 @@ struct edit {
     uint64_t mark;  /* of the own operation; 0: none */
     uint64_t fresh; /* a block of bytes that `fn` makes the object's; 0: none */
     bool wakes;
-    uint32_t flags;  /* MU_HEAP_RESERVE: also in a full heap */
-    mu_object_fn fn; /* NULL: nothing else changes */
+    uint64_t *waiting; /* gets the calls that waited for the object, if it is open no more */
+    uint32_t flags;    /* MU_HEAP_RESERVE: also in a full heap */
+    mu_object_fn fn;   /* NULL: nothing else changes */
     void *arg;
 };
+
+/* Whether it goes with its last reference: a call lasts until it has ended, a function, and their log, for ever. */
+static bool object_goes(const struct muster_segment *seg, const struct mu_object *o)
+{
+    return !o->count && !(o->state >= MU_OBJECT_CALL_WAITING && o->state <= MU_OBJECT_CALL_RUNNING) &&
+           mu_load_acquire(&seg->header->functions) != o->ref; /* acquire: pairs with the CAS of the first export */
+}
 
 /* One commit of an object. At a count of 0 it goes, with its bytes. */
 static enum muster_status object_edit(struct mu_ctx *ctx, uint64_t ref, const struct edit *e)
@@ -137,6 +147,8 @@ static enum muster_status object_edit(struct mu_ctx *ctx, uint64_t ref, const st
     enum muster_status status = MUSTER_OK;
     struct mu_object o = {0};
     uint32_t units = 0, start = 0; /* that it had in the arena */
+    bool goes = false;
+    uint64_t waiting = 0;
     struct mu_txn t;
 
     mu_txn_begin(&t, ctx, word ? word : ctx->seg->objects);
@@ -148,6 +160,7 @@ static enum muster_status object_edit(struct mu_ctx *ctx, uint64_t ref, const st
     while (!status) {
         struct mu_root root;
         enum mu_read rc = mu_txn_read(&t, &root);
+        bool was_open;
         uint64_t old;
 
         if (rc == MU_READ_CORRUPT || (rc == MU_READ_OK && !mu_object_parse(ctx->seg, &root, &o)))
@@ -159,25 +172,34 @@ static enum muster_status object_edit(struct mu_ctx *ctx, uint64_t ref, const st
         old = o.data;
         start = o.extent;
         units = start ? mu_arena_units(mu_object_whole(&o)) : 0;
+        was_open = mu_object_is_open(o.state);
         o.count += (uint32_t)e->count;
         status = e->fn ? e->fn(&o, e->arg) : MUSTER_OK;
         if (status)
             break;
-        if (!o.count)
+        waiting = was_open && !mu_object_is_open(o.state) ? o.waiting : 0;
+        if (waiting)
+            o.waiting = 0;
+        goes = object_goes(ctx->seg, &o);
+        if (goes)
             mu_txn_no_root(&t);
         else
             status = root_write(&t, &o, e->mark, e->flags);
-        if (old && (!o.count || o.data != old))
+        if (old && (goes || o.data != old))
             mu_txn_old(&t, old);
+        if (goes && e->fresh) /* nobody waits for it any more: published, and freed as what was there before */
+            mu_txn_old(&t, e->fresh);
         if (!status && (e->wakes || !t.news[0] ? mu_txn_commit(&t) : mu_txn_commit_quietly(&t)) == MU_COMMITTED)
             break;
     }
     if (status)
         mu_txn_abort(&t);
-    else if (!o.count)
+    else if (goes)
         word_hint(ctx, ref);
-    if (!status && units && (!o.count || o.extent != start))
+    if (!status && units && (goes || o.extent != start))
         mu_arena_freed(ctx, start - 1, units);
+    if (!status && e->waiting)
+        *e->waiting = waiting;
     return status;
 }
 
@@ -239,20 +261,41 @@ static enum muster_status object_edit_patiently(struct mu_ctx *ctx, uint64_t ref
     }
 }
 
+/* What a change leaves to be done behind it: bundles that the thread took, and calls that waited. */
+static void object_settle(struct mu_ctx *ctx, uint64_t waiting)
+{
+    if (ctx->ended)
+        mu_bundle_finish(ctx);
+    if (waiting)
+        mu_work_walk(ctx, waiting);
+}
+
 enum muster_status mu_object_change(struct mu_ctx *ctx, uint64_t ref, uint64_t data, mu_object_fn fn, void *arg,
                                     bool patient)
 {
-    struct edit e = {.fresh = data, .wakes = true, .flags = MU_HEAP_RESERVE, .fn = fn, .arg = arg};
+    uint64_t waiting = 0;
+    struct edit e = {.fresh = data, .wakes = true, .waiting = &waiting, .flags = MU_HEAP_RESERVE, .fn = fn, .arg = arg};
     char kept[MU_SENTENCE_MAX];
     enum muster_status status;
 
     mu_error_keep(kept);
     status = object_edit_patiently(ctx, ref, &e, patient ? PATIENCE : 0);
-    if (status)
-        return status;
-    mu_error_restore(kept);
-    reserve_leave(ctx);
-    return MUSTER_OK;
+    if (!status)
+        mu_error_restore(kept);
+    object_settle(ctx, waiting);
+    if (!status)
+        reserve_leave(ctx);
+    return status;
+}
+
+enum muster_status mu_object_change_quietly(struct mu_ctx *ctx, uint64_t ref, mu_object_fn fn, void *arg)
+{
+    struct edit e = {.flags = MU_HEAP_RESERVE, .fn = fn, .arg = arg};
+    enum muster_status status = object_edit_patiently(ctx, ref, &e, PATIENCE);
+
+    if (!status)
+        reserve_leave(ctx);
+    return status;
 }
 
 /* ---- taking and dropping ---- */
@@ -274,7 +317,7 @@ enum muster_status mu_hold_take(struct mu_ctx *ctx, mu_a64 *record, uint64_t ref
 
 bool mu_object_orphan(struct mu_object *o, uint64_t maker)
 {
-    if (o->state != MU_OBJECT_WRITING || o->maker != maker)
+    if ((o->state != MU_OBJECT_WRITING && o->state != MU_OBJECT_PLACE) || o->maker != maker)
         return false;
     o->state = MU_OBJECT_ERROR;
     o->code = MUSTER_UNAVAILABLE;
@@ -290,8 +333,9 @@ static enum muster_status maker_is_gone(struct mu_object *o, void *arg)
 
 enum muster_status mu_hold_drop(struct mu_ctx *ctx, mu_a64 *record, uint64_t ref, uint64_t maker, bool patient)
 {
-    uint64_t number = op_begin(ctx, MU_HOLD_DROP, ref, record);
+    uint64_t number = op_begin(ctx, MU_HOLD_DROP, ref, record), waiting = 0;
     struct edit e = {.count = -1,
+                     .waiting = &waiting,
                      .mark = MU_HOLD_MARK(ctx->slot, number),
                      .wakes = maker != 0,
                      .flags = MU_HEAP_RESERVE,
@@ -306,6 +350,7 @@ enum muster_status mu_hold_drop(struct mu_ctx *ctx, mu_a64 *record, uint64_t ref
         mu_store_release(record, status == MUSTER_RESOURCE_EXHAUSTED || status == MUSTER_UNAVAILABLE ? ref : 0);
     }
     op_end(ctx);
+    object_settle(ctx, waiting);
     if (!status) /* not before: the root needs no mark any more, and is smaller by it */
         reserve_leave(ctx);
     return status;
@@ -406,17 +451,6 @@ enum muster_status mu_object_block(struct mu_ctx *ctx, struct mu_object *object)
     return status;
 }
 
-uint8_t *mu_object_bytes(struct muster_segment *seg, const struct mu_object *object, bool writable)
-{
-    uint8_t *base = object->extent ? mu_arena_map(seg, writable)
-                    : writable     ? seg->base
-                                   : mu_segment_map(seg, &seg->views, 0, seg->size, false);
-
-    if (!base || object->extent)
-        return base ? base + (object->extent - 1) * (uint64_t)MU_UNIT : NULL;
-    return base + mu_offset_of(seg, mu_heap_at(seg, MU_REF_INDEX(object->data))->body) + MU_OBJECT_PAD;
-}
-
 /* The object's word must be empty. The generation is what the commit makes of the word's tag, but never 0. */
 static enum mu_commit word_try(struct mu_txn *t, mu_a64 *record, uint32_t index, struct mu_object *o,
                                enum muster_status *status)
@@ -459,5 +493,6 @@ enum muster_status mu_hold_create(struct mu_ctx *ctx, mu_a64 *record, struct mu_
     /* release: as in mu_hold_take() */
     mu_store_release(record, status ? 0 : object->ref);
     op_end(ctx);
+    object_settle(ctx, 0);
     return status;
 }

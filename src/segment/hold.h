@@ -29,6 +29,7 @@ struct mu_object {
     uint32_t task;   /* + 1: that made it */
     uint32_t code;   /* of an error */
     uint32_t num_marks;
+    uint64_t waiting;      /* MU_WAITING(): calls */
     const uint64_t *marks; /* in the buffer that it was read into */
 };
 
@@ -96,6 +97,30 @@ enum muster_status mu_hold_drop(struct mu_ctx *ctx, mu_a64 *record, uint64_t ref
 typedef enum muster_status (*mu_object_fn)(struct mu_object *object, void *arg);
 enum muster_status mu_object_change(struct mu_ctx *ctx, uint64_t ref, uint64_t data, mu_object_fn fn, void *arg,
                                     bool patient);
+
+/* The same, for changes that nobody waits for. */
+enum muster_status mu_object_change_quietly(struct mu_ctx *ctx, uint64_t ref, mu_object_fn fn, void *arg);
+
+/* Nobody can have a view of it yet. */
+static inline bool mu_object_is_open(uint32_t state)
+{
+    return state == MU_OBJECT_WRITING || (state >= MU_OBJECT_CALL_WAITING && state <= MU_OBJECT_CALL_RUNNING) ||
+           state == MU_OBJECT_PLACE;
+}
+
+/*
+ * Copy words of the bundle of an object that was just read: from the i-th reference on (count and data behind them are
+ * words, too). *ret_count: its references. False: it has fewer, or the object has changed meanwhile.
+ */
+bool mu_bundle_read(const struct muster_segment *seg, const struct mu_object *o, uint32_t i, uint64_t *words,
+                    uint32_t count, uint32_t *ret_count);
+
+/*
+ * The object that a reference stands for in the end: through aliases, and to a call's single results. It may be open
+ * still; its reference is that of the object to wait for. The errors of mu_object_peek().
+ */
+enum muster_status mu_object_resolve(const struct muster_segment *seg, uint64_t ref, uint64_t *body,
+                                     struct mu_object *ret_object);
 
 /* The maker is gone: of an object of its that is not sealed make an error. False: it is none such. */
 bool mu_object_orphan(struct mu_object *object, uint64_t maker);

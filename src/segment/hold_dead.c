@@ -80,8 +80,8 @@ static bool object_has_mark(const struct muster_segment *seg, uint64_t ref, uint
 
         *ret_gone = !b || mu_load_relaxed(&b->body[1]) != ref; /* relaxed, as all here: the word is looked at again */
         n = b && !*ret_gone ? MU_OBJECT_MARKS(mu_load_relaxed(&b->body[2])) : 0;
-        for (uint32_t i = 0; i < n && MU_BLOCK_HEADER + (7 + i) * 8 <= limit; i++)
-            found |= mu_load_relaxed(&b->body[6 + i]) == mark;
+        for (uint32_t i = 0; i < n && MU_BLOCK_HEADER + (8 + i) * 8 <= limit; i++)
+            found |= mu_load_relaxed(&b->body[7 + i]) == mark;
         if (!word || mu_word_same(mu_recheck(word), w))
             return found;
     }
@@ -124,7 +124,7 @@ static bool unsealed_fails(struct mu_ctx *ctx, uint64_t ref, uint64_t maker)
     struct mu_object o;
     enum muster_status status = mu_object_peek(ctx->seg, ref, ctx->scratch, &o);
 
-    if (!status && o.state == MU_OBJECT_WRITING && o.maker == maker)
+    if (!status && (o.state == MU_OBJECT_WRITING || o.state == MU_OBJECT_PLACE) && o.maker == maker)
         status = mu_object_change(ctx, ref, 0, object_orphaned, &maker, false);
     return status != MUSTER_RESOURCE_EXHAUSTED && status != MUSTER_UNAVAILABLE;
 }

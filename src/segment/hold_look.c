@@ -3,6 +3,8 @@
  */
 #include "segment/hold.h"
 
+#include "segment/file.h"
+
 mu_a64 *mu_object_word(const struct muster_segment *seg, uint64_t ref)
 {
     uint32_t index = MU_OBJECT_INDEX(ref);
@@ -47,8 +49,10 @@ static bool object_fits(const struct muster_segment *seg, const struct mu_object
 {
     uint32_t limit;
 
+    if (o->data & MU_REF_HOLDS) /* its head says how large it is: mu_bundle_at() */
+        return mu_heap_block(seg, MU_REF_INDEX(o->data), NULL) != NULL;
     if (!o->data)
-        return !o->bytes && !o->meta && !o->extent;
+        return o->state >= MU_OBJECT_ERROR || (!o->bytes && !o->meta && !o->extent);
     if (!mu_heap_block(seg, MU_REF_INDEX(o->data), &limit))
         return false;
     if (o->extent)
@@ -77,9 +81,10 @@ bool mu_object_parse(const struct muster_segment *seg, const struct mu_root *roo
                             .task = MU_OBJECT_TASK(r->about),
                             .code = MU_OBJECT_CODE(r->about),
                             .num_marks = MU_OBJECT_MARKS(r->state),
+                            .waiting = r->waiting,
                             .marks = r->marks};
     return root->bytes == sizeof *r + o->num_marks * 8ull && o->state >= MU_OBJECT_WRITING &&
-           o->state <= MU_OBJECT_ERROR && object_fits(seg, o);
+           o->state < MU_OBJECT_STATES && object_fits(seg, o);
 }
 
 static enum muster_status object_corrupt(const struct muster_segment *seg, uint64_t ref)
@@ -126,4 +131,66 @@ enum muster_status mu_object_look(const struct muster_segment *seg, uint64_t ref
     enum muster_status status = mu_object_peek(seg, ref, body, ret_object);
 
     return status == MUSTER_NOT_FOUND ? object_gone(ref) : status;
+}
+
+bool mu_bundle_read(const struct muster_segment *seg, const struct mu_object *o, uint32_t i, uint64_t *words,
+                    uint32_t count, uint32_t *ret_count)
+{
+    uint32_t limit, n;
+    struct mu_block *b = mu_heap_block(seg, MU_REF_INDEX(o->data), &limit);
+
+    if (!(o->data & MU_REF_HOLDS) || !b)
+        return false;
+    n = (uint32_t)mu_load_relaxed(&b->body[1]); /* relaxed, as the copy: the object's word is looked at again */
+    if (MU_BLOCK_HEADER + (2ull + i + count) * 8 > limit)
+        return false;
+    mu_copy_out(words, &b->body[2 + i], count);
+    *ret_count = n;
+    return n <= limit / 8 && mu_word_same(mu_recheck(mu_object_word(seg, o->ref)), o->word);
+}
+
+/* What the object, which was just read, forwards to; false: it has changed meanwhile. */
+static bool object_next(const struct muster_segment *seg, const struct mu_object *o, uint32_t part, uint64_t *ret_ref)
+{
+    uint32_t count;
+
+    return mu_bundle_read(seg, o, part, ret_ref, 1, &count) && part < count;
+}
+
+enum muster_status mu_object_resolve(const struct muster_segment *seg, uint64_t ref, uint64_t *body,
+                                     struct mu_object *ret_object)
+{
+    struct mu_object *o = ret_object;
+    uint64_t first = ref, next;
+    uint32_t part = 0;
+
+    for (uint64_t left = 2ull * seg->num_objects; left; left--) {
+        enum muster_status status = mu_object_peek(seg, ref, body, o);
+        uint32_t which;
+
+        if (status)
+            return status;
+        which = o->state == MU_OBJECT_MANY ? part : 0;
+        if (o->state != MU_OBJECT_ALIAS && o->state != MU_OBJECT_MANY && o->state != MU_OBJECT_PART)
+            return MUSTER_OK;
+        if (!object_next(seg, o, which, &next)) {
+            if (mu_word_same(mu_recheck(mu_object_word(seg, ref)), o->word))
+                return object_corrupt(seg, ref);
+            continue;
+        }
+        part = o->state == MU_OBJECT_PART ? (uint32_t)o->bytes : 0;
+        ref = next;
+    }
+    return object_corrupt(seg, first);
+}
+
+uint8_t *mu_object_bytes(struct muster_segment *seg, const struct mu_object *object, bool writable)
+{
+    uint8_t *base = object->extent ? mu_arena_map(seg, writable)
+                    : writable     ? seg->base
+                                   : mu_segment_map(seg, &seg->views, 0, seg->size, false);
+
+    if (!base || object->extent)
+        return base ? base + (object->extent - 1) * (uint64_t)MU_UNIT : NULL;
+    return base + mu_offset_of(seg, mu_heap_at(seg, MU_REF_INDEX(object->data))->body) + MU_OBJECT_PAD;
 }

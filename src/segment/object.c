@@ -82,7 +82,7 @@ static bool block_reaches(const struct muster_segment *seg, struct mu_block *b, 
         --*left;
         if (!r)
             continue;
-        if (((r ^ ref) & ~MU_REF_DEEP) == 0)
+        if (((r ^ ref) & ~MU_REF_FLAGS) == 0)
             return true;
         if (depth <= 1)
             continue;
@@ -147,7 +147,10 @@ static void news_give_back(struct mu_txn *t, uint32_t i)
                     mu_heap_discard(ctx, part);
             }
         }
-        mu_heap_discard(ctx, ref);
+        if (ref & MU_REF_HOLDS)
+            mu_bundle_end(ctx, ref);
+        else
+            mu_heap_discard(ctx, ref);
     }
     t->live &= ~(1u << i);
     t->news[i] = 0;

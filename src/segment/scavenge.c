@@ -14,6 +14,8 @@
 #include "segment/scavenge.h"
 
 #include "base/process.h"
+#include "segment/bundle.h"
+#include "segment/work.h"
 #include "segment/heap.h"
 #include "segment/hold.h"
 #include "segment/hosts.h"
@@ -37,7 +39,18 @@ static bool read_intent(const struct mu_slot *s, uint64_t dead, struct intent *i
     return mu_recheck(&s->word) == dead;
 }
 
-static void intent_undo(struct muster_segment *seg, uint32_t slot, const struct intent *in)
+/* Nothing reaches the block any more. A bundle becomes the dead slot's; the sweep follows. */
+static void block_undo(struct muster_segment *seg, uint32_t slot, uint16_t incarnation, uint64_t ref)
+{
+    if (mu_pin_others(seg, ref, slot))
+        return;
+    if (ref & MU_REF_HOLDS)
+        mu_bundle_orphan(seg, slot, incarnation, ref);
+    else
+        mu_heap_free(seg, NULL, ref);
+}
+
+static void intent_undo(struct muster_segment *seg, uint32_t slot, uint16_t incarnation, const struct intent *in)
 {
     const mu_a64 *object = mu_slot_object(seg, MU_ACT_OFFSET(in->act));
     uint32_t news = MU_ACT_NEWS(in->act), olds = MU_ACT_OLDS(in->act);
@@ -47,11 +60,11 @@ static void intent_undo(struct muster_segment *seg, uint32_t slot, const struct 
     /* What the dead one replaced, or had just committed and a peer has replaced since, somebody may still be reading:
      * the end of that pin frees it. */
     for (uint32_t i = 0; i < news && i < MU_INTENT_REFS; i++)
-        if (in->news[i] && !mu_object_reaches(seg, object, in->news[i]) && !mu_pin_others(seg, in->news[i], slot))
-            mu_heap_free(seg, NULL, in->news[i]);
+        if (in->news[i] && !mu_object_reaches(seg, object, in->news[i]))
+            block_undo(seg, slot, incarnation, in->news[i]);
     for (uint32_t i = 0; i < olds && i < MU_INTENT_REFS; i++)
-        if (in->olds[i] && !mu_object_reaches(seg, object, in->olds[i]) && !mu_pin_others(seg, in->olds[i], slot))
-            mu_heap_free(seg, NULL, in->olds[i]);
+        if (in->olds[i] && !mu_object_reaches(seg, object, in->olds[i]))
+            block_undo(seg, slot, incarnation, in->olds[i]);
 }
 
 /* A ledger's block was made a slot's that had ended by then, and the thread that made it so died before it freed it. */
@@ -64,7 +77,7 @@ static bool ledger_is_lost(const struct muster_segment *seg, const struct mu_blo
 }
 
 /* Every block that is OWNED by {slot, incarnation}, wherever it is. */
-static void owned_sweep(struct muster_segment *seg, uint32_t slot, uint16_t incarnation)
+static void owned_sweep(struct muster_segment *seg, struct mu_ctx *ctx, uint32_t slot, uint16_t incarnation)
 {
     for (uint32_t c = 0; c < seg->num_chunks; c++) {
         uint32_t class_index = MU_CHUNK_CLASS(mu_load32_acquire(&seg->chunks[c])); /* acquire: pairs with the claim */
@@ -78,9 +91,13 @@ static void owned_sweep(struct muster_segment *seg, uint32_t slot, uint16_t inca
             struct mu_block *b = mu_heap_block(seg, c * MU_CHUNK_GRANULES + i * step + 1, NULL);
             uint64_t w = mu_load_acquire(&b->word); /* acquire: the dead one's own CAS; the kernel ordered it */
 
-            if (MU_BLOCK_STATE(w) == MU_OWNED &&
-                ((MU_BLOCK_SLOT(w) == slot && MU_BLOCK_INCARNATION(w) == incarnation) || ledger_is_lost(seg, b, w)))
-                mu_cas(&b->word, w, MU_BLOCK_WORD(MU_BLOCK_GENERATION(w) + 1, 0, 0, MU_FREE));
+            if (MU_BLOCK_STATE(w) == MU_OWNED && mu_bundle_is_of(b, w, slot, incarnation))
+                mu_bundle_inherit(seg, ctx, c * MU_CHUNK_GRANULES + i * step + 1, w);
+            else if (MU_BLOCK_STATE(w) == MU_OWNED &&
+                     ((MU_BLOCK_SLOT(w) == slot && MU_BLOCK_INCARNATION(w) == incarnation) ||
+                      ledger_is_lost(seg, b, w)))
+                mu_cas(&b->word, w, /* acq_rel: pairs with mu_heap_take() */
+                       MU_BLOCK_WORD(MU_BLOCK_GENERATION(w) + 1, 0, 0, MU_FREE));
         }
     }
 }
@@ -108,7 +125,7 @@ static bool dead_slot_finish(struct muster_segment *seg, struct mu_ctx *ctx, uin
 
     if (!read_intent(s, dead, &in))
         return false;
-    intent_undo(seg, slot, &in);
+    intent_undo(seg, slot, MU_SLOT_INCARNATION(dead), &in);
     if (!mu_hold_resolve(seg, slot, dead))
         return false;
     /* acq_rel: no first block comes from now on; pairs with ledger_extend() */
@@ -116,7 +133,11 @@ static bool dead_slot_finish(struct muster_segment *seg, struct mu_ctx *ctx, uin
     if (MU_LEDGER_IS_BLOCK(mu_load_acquire(&s->ledger)) && /* acquire: pairs with a new block's */
         !(ctx && ledger_end(ctx, slot, dead)))
         return false;
-    owned_sweep(seg, slot, MU_SLOT_INCARNATION(dead));
+    if (ctx && !mu_work_bury(ctx, slot, dead))
+        return false;
+    owned_sweep(seg, ctx, slot, MU_SLOT_INCARNATION(dead));
+    if (ctx)
+        mu_bundle_finish(ctx);
     mu_fence_seq_cst(); /* the mark DEAD comes before this look at the object; pairs with mu_pin_others() */
     mu_pin_settle(seg, NULL, in.pin_object, in.pin, slot);
     mu_heap_tell(seg, MU_WANTED_RUNS); /* of all that was freed here, or by the dead one just before it died */
@@ -126,6 +147,7 @@ static bool dead_slot_finish(struct muster_segment *seg, struct mu_ctx *ctx, uin
 
 static void waiters_wake(struct muster_segment *seg)
 {
+    mu_work_rescan(seg); /* what the dead one was about to put into the queue, or had just taken, is in none */
     mu_epoch_move(seg);
     mu_bell_ring(seg); /* the dead one may have committed something and not rung */
 }

@@ -27,7 +27,7 @@ struct muster_segment {
     struct mu_header *header;
     struct mu_slot *slots;
     mu_a32 *chunks;
-    mu_a64 *beats, *events, *cells, *buckets, *objects, *units;
+    mu_a64 *beats, *events, *cells, *buckets, *objects, *units, *idle, *queue;
     uint8_t *heap;
     uint8_t *trace; /* slots' rings; NULL: nothing is traced */
     uint32_t trace_events, trace_names;
@@ -98,6 +98,9 @@ struct mu_ctx {
         uint32_t head, count;
         uint32_t next; /* where the search goes on */
     } objects;
+    uint64_t ended; /* a bundle of this thread's that ends, and names the next one; 0: none */
+    bool ending;    /* it is at that */
+    bool owes[2];   /* the end of the slot's `calls`, for which there was no memory */
     uint64_t drops; /* references that this thread dropped for the dead */
     struct mu_extents extents;
     struct mu_tracer trace;

@@ -256,6 +256,9 @@ static void slot_clean(const struct muster_segment *seg, struct mu_slot *s, uint
     /* no heir of an earlier death is taken for one of this owner's, however many owners came between */
     mu_store_relaxed(&s->heir, MU_HEIR(MU_SLOT_INCARNATION(mu_load_relaxed(&s->word)), MU_HEIR_NOBODY, 0));
     mu_store_relaxed(&s->failed, 0);
+    mu_store_relaxed(&s->worker, 0);
+    mu_store_relaxed(&s->calls[0], 0);
+    mu_store_relaxed(&s->calls[1], 0);
     mu_store_relaxed(&s->ledger, MU_LEDGER_NONE(MU_SLOT_INCARNATION(mu_load_relaxed(&s->word))));
     mu_store_relaxed(&s->pin, 0);
     mu_store_relaxed(&s->pin_object, 0);

@@ -194,6 +194,8 @@ size_t crash_used(const uint8_t *base)
             used = heap + (c + 1) * (size_t)MU_CHUNK;
     if (high) /* their words lie behind the heap */
         used = (size_t)((uint8_t *)world.seg.objects - world.base) + high * 8;
+    if (mu_load32_relaxed(&((const struct mu_header *)base)->queue_there)) /* relaxed, likewise: few places of it */
+        used = (size_t)((uint8_t *)(world.seg.queue + 64) - world.base);
     if (mu_load32_relaxed(&((const struct mu_header *)base)->units_high)) /* and those of the units; the last of all */
         used = world.size;
     return used;

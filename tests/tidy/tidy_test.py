@@ -29,7 +29,7 @@ FLOOR = {
 }
 PUBLIC = {
     "status": "base", "segment": "segment", "stats": "segment", "task": "task", "kv": "kv", "barrier": "barrier", "group": "barrier",
-    "event": "event", "topology": "topology", "nccl": "accel", "stream": "accel", "object": "object",
+    "event": "event", "topology": "topology", "nccl": "accel", "stream": "accel", "object": "object", "schedule": "schedule",
     "bridge": "bridge",
 }
 # (who, whom) on one floor, and why it may.

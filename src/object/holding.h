@@ -1,7 +1,6 @@
-/* object/private.h: what the files of this room share: object.c (life), get.c (views and waits), info.c (looks), room.c
- * (waits for room). */
-#ifndef MU_OBJECT_PRIVATE_H
-#define MU_OBJECT_PRIVATE_H
+/* object/holding.h: what this process holds, for this room's files and for src/schedule. */
+#ifndef MU_OBJECT_HOLDING_H
+#define MU_OBJECT_HOLDING_H
 
 #include <muster/object.h>
 
@@ -19,6 +18,18 @@ enum muster_status mu_room_wait(struct mu_ctx *ctx, uint64_t bytes, muster_deadl
 /* The object in the ledger, held anew if it was not: with a count of references and views as it was. */
 enum muster_status mu_holding_find(struct mu_ledger *ledger, struct mu_ctx *ctx, uint64_t ref,
                                    struct mu_holding **ret_held);
+
+/* A new object in the ledger, held once; its data is taken over, and freed where this fails. `made`: unsealed it
+ * becomes an error with this process. */
+enum muster_status mu_holding_new(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_object *o, bool made,
+                                  struct mu_holding **ret_held);
+
+/* Bytes into a block, from a multiple of 8 on, by words: a reader of what it was before may still copy it. */
+void mu_holding_copy_in(uint8_t *to, const void *from, size_t len);
+
+/* What a sealed object that was read shows, as `ref`. */
+enum muster_status mu_holding_show(struct muster_segment *seg, uint64_t ref, const struct mu_object *o,
+                                   struct muster_object_view *ret_view);
 
 /* Drop it unless references or views are left. */
 void mu_holding_let_go(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_holding *h);

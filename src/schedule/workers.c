@@ -1,0 +1,67 @@
+/*
+ * schedule/workers.c: how many threads take calls, and how many of them are blocked in one, for owners of a pool.
+ *
+ * Each slot says what its owner does, under its incarnation, and a word of the header moves with each change: a look
+ * between two equal readings of that word is whole.
+ */
+#include "schedule/private.h"
+#include "segment/slot.h"
+#include "segment/wait.h"
+
+static void workers_count(const struct muster_segment *seg, struct muster_workers_info *ret_info)
+{
+    uint32_t high = mu_slot_high(seg);
+
+    *ret_info = (struct muster_workers_info){.queued = mu_queue_length(seg)};
+    ret_info->change = mu_load_acquire(&seg->header->workers) >> 1; /* acquire: pairs with bell_ring() */
+    for (uint32_t i = 0; i < high; i++) {
+        const struct mu_slot *s = &seg->slots[i];
+        uint64_t w = mu_load_acquire(&s->word), says = mu_load_acquire(&s->worker); /* acquire, both: as the claim */
+
+        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || says >> 2 != MU_SLOT_INCARNATION(w) || !(says & 3))
+            continue;
+        ret_info->workers++;
+        if ((says & 3) == MU_WORKER_BLOCKED)
+            ret_info->blocked++;
+        else if (mu_load32_acquire(&seg->header->queue_there) && mu_crew_is_idle(seg, i)) /* acquire: as it says */
+            ret_info->idle++;
+    }
+}
+
+enum muster_status muster_workers_get(struct muster *muster, struct muster_workers_info *ret_info)
+{
+    enum muster_status status = mu_enter_read(muster);
+
+    if (status)
+        return status;
+    workers_count(muster->seg, ret_info);
+    mu_exit_read();
+    return MUSTER_OK;
+}
+
+enum muster_status muster_workers_wait(struct muster *muster, uint64_t change, muster_deadline deadline,
+                                       struct muster_workers_info *ret_info)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+    struct muster_workers_info before;
+    struct mu_wait w;
+
+    if (status)
+        return status;
+    workers_count(muster->seg, &before);
+    mu_wait_begin(&w, muster->seg, ctx, deadline, "a change of the workers");
+    do {
+        uint64_t seen = mu_load_acquire(&muster->seg->header->workers); /* acquire: as above */
+
+        mu_wait_look(&w);
+        workers_count(muster->seg, ret_info); /* one that has left has moved the epoch alone */
+        if (seen >> 1 != change || ret_info->workers != before.workers)
+            break;
+        status = mu_wait_on(&w, &muster->seg->header->workers, seen);
+    } while (!status);
+    mu_wait_end(&w);
+    workers_count(muster->seg, ret_info);
+    mu_exit(ctx);
+    return status;
+}

@@ -1,0 +1,148 @@
+/*
+ * segment/work_dead.c: calls after a death.
+ *
+ * What the dead thread ran stands in its slot, from before the claim: it is queued again, or an error, before the slot
+ * is free. What it was about to hint at, or had just taken from the queue, nobody knows: so every death asks for a
+ * rescan, in which one worker looks at the words of all objects. A rescan only repeats hints: the words decide.
+ */
+#include "segment/work.h"
+#include "segment/slot.h"
+
+void mu_work_rescan(struct muster_segment *seg)
+{
+    if (!mu_load32_acquire(&seg->header->queue_there)) /* acquire: pairs with mu_queue_commit() */
+        return;
+    mu_store32_release(&seg->header->rescan, 1); /* release: what is to be found comes before */
+    mu_crew_wake(seg);
+}
+
+/* ---- what the dead ran ---- */
+
+struct work_burial {
+    uint64_t runner;
+    bool again; /* whether it may be run again */
+    bool queued;
+};
+
+static enum muster_status call_buried(struct mu_object *o, void *arg)
+{
+    struct work_burial *b = arg;
+
+    if (o->state != MU_OBJECT_CALL_RUNNING || o->bytes != b->runner)
+        return MUSTER_ALREADY_EXISTS;
+    b->queued = b->again && o->code;
+    if (b->queued) {
+        o->state = MU_OBJECT_CALL_QUEUED;
+        o->code--;
+        o->bytes = 0;
+        return MUSTER_OK;
+    }
+    o->state = MU_OBJECT_ERROR;
+    o->code = MUSTER_UNAVAILABLE;
+    o->data = o->bytes = 0;
+    o->meta = MU_ENDED_RUNNING;
+    return MUSTER_OK;
+}
+
+/* False: there is no memory for it now. */
+static bool call_bury(struct mu_ctx *ctx, uint64_t ref, uint64_t runner, bool again)
+{
+    struct work_burial b = {.runner = runner, .again = again};
+    enum muster_status status = mu_object_change(ctx, ref, 0, call_buried, &b, false);
+
+    if (!status && b.queued)
+        mu_queue_put(ctx->seg, ref);
+    return status != MUSTER_RESOURCE_EXHAUSTED && status != MUSTER_UNAVAILABLE;
+}
+
+bool mu_work_bury(struct mu_ctx *ctx, uint32_t slot, uint64_t dead)
+{
+    struct mu_slot *s = &ctx->seg->slots[slot];
+    uint64_t calls[2] = {mu_load_acquire(&s->calls[0]), mu_load_acquire(&s->calls[1])}; /* acquire: as the claim's */
+    bool worked = mu_load_relaxed(&s->worker) != 0; /* relaxed: the slot is looked at again */
+    char kept[MU_SENTENCE_MAX];
+    bool done = true;
+
+    if (mu_recheck(&s->word) != dead)
+        return false;
+    mu_crew_bury(ctx->seg, slot);
+    if (mu_queue_length(ctx->seg)) /* the dead one may have been rung for a hint */
+        mu_crew_wake(ctx->seg);
+    mu_error_keep(kept);
+    for (uint32_t i = 0; i < 2; i++)
+        if (calls[i] && mu_object_word(ctx->seg, calls[i]))
+            done &= call_bury(ctx, calls[i], MU_OBJECT_MAKER(slot, MU_SLOT_INCARNATION(dead)), i == 0);
+    mu_error_restore(kept);
+    if (worked)
+        mu_crew_moved(ctx->seg);
+    return done;
+}
+
+/* ---- looking at all ---- */
+
+/* The thread ended in the midst of the call, and gave its slot back. */
+static bool runner_is_gone(const struct muster_segment *seg, uint64_t runner)
+{
+    uint32_t slot = (uint32_t)(runner >> 16) - 1;
+    /* acquire: pairs with the claim and the release of the slot */
+    uint64_t w = slot < seg->num_slots ? mu_load_acquire(&seg->slots[slot].word) : 0;
+
+    return MU_SLOT_STATE(w) == MU_SLOT_FREE || MU_SLOT_INCARNATION(w) != (uint16_t)runner;
+}
+
+static enum muster_status waiting_marked(struct mu_object *o, void *arg)
+{
+    (void)arg;
+    if (!mu_object_is_open(o->state))
+        return MUSTER_ALREADY_EXISTS;
+    o->waiting |= MU_WAITING_ALL;
+    return MUSTER_OK;
+}
+
+static void call_rescan(struct mu_ctx *ctx, uint32_t index)
+{
+    uint64_t blocked;
+    struct mu_object o;
+
+    if (!MU_WORD_INDEX(mu_load_relaxed(&ctx->seg->objects[index])) || /* relaxed: a look */
+        mu_object_at(ctx->seg, index, ctx->scratch, &o))
+        return;
+    if (o.state == MU_OBJECT_CALL_QUEUED) {
+        mu_queue_put(ctx->seg, o.ref);
+    } else if (o.state == MU_OBJECT_CALL_RUNNING && runner_is_gone(ctx->seg, o.bytes)) {
+        call_bury(ctx, o.ref, o.bytes, true);
+    } else if (o.state == MU_OBJECT_CALL_WAITING || o.state == MU_OBJECT_CALL_PLACED) {
+        blocked = mu_work_recheck(ctx, o.ref, o.state);
+        if (blocked && mu_object_change(ctx, blocked, 0, waiting_marked, NULL, true))
+            mu_work_recheck(ctx, o.ref, o.state); /* it has ended meanwhile, perhaps with our help alone */
+    }
+}
+
+void mu_work_rescan_if_asked(struct mu_ctx *ctx, bool idle)
+{
+    uint32_t asked = mu_load32_acquire(&ctx->seg->header->rescan); /* acquire: pairs with the stores of it */
+    uint32_t high = mu_objects_high(ctx->seg);
+    char kept[MU_SENTENCE_MAX];
+
+    if (!asked || (asked == 2 && !idle) || !mu_cas32(&ctx->seg->header->rescan, asked, 0)) /* acq_rel: one does it */
+        return;
+    mu_error_keep(kept);
+    for (uint32_t i = 0; i < high; i++)
+        call_rescan(ctx, i);
+    mu_error_restore(kept);
+}
+
+void mu_work_each(struct mu_ctx *ctx, uint32_t state, uint64_t place, void (*visit)(void *arg, uint64_t ref), void *arg)
+{
+    uint32_t high = mu_objects_high(ctx->seg);
+
+    for (uint32_t i = 0; i < high; i++) {
+        struct mu_object o;
+
+        if (!MU_WORD_INDEX(mu_load_relaxed(&ctx->seg->objects[i])) || /* relaxed: a look */
+            mu_object_at(ctx->seg, i, ctx->scratch, &o) || o.state != state)
+            continue;
+        if (!place || mu_work_place_of(ctx, o.ref) == place)
+            visit(arg, o.ref);
+    }
+}

@@ -1,0 +1,2 @@
+# The functions that a worker calls are the test program's own.
+LDLIBS_schedule := -rdynamic
