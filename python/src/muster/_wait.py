@@ -14,20 +14,20 @@ cancelled is so at once; the slice under way ends unheard.
 
 Leaving. Who leaves the job ends the waits that other threads are in, and waits for them: the handle goes after that.
 """
-import asyncio
-import concurrent.futures
 import os
 import signal
-import socket
 import sys
 import threading
 import time
 from types import FrameType
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from muster import _lib
 from muster._lib import lib
 from muster.errors import is_impatience, is_interruption, last_sentence
+
+if TYPE_CHECKING:  # they take as long to import as all else together
+    import concurrent.futures
 
 Step = Callable[[int], int]  # makes the call with this deadline; its status
 
@@ -44,18 +44,18 @@ class _Main:
         self.handle: Optional[int] = None
         self.is_group = False
         self.sent = False
-        self.ears: Optional[socket.socket] = None
-        self.mouth: Optional[socket.socket] = None
+        self.ears = -1
+        self.mouth = -1
         self.before = -1
         self.has_fd = False
 
     def install(self) -> None:
         """Have the interpreter's signals written to us. Called by the main thread before it waits."""
-        if self.mouth is None:
-            self.ears, self.mouth = socket.socketpair()
-            self.mouth.setblocking(False)
+        if self.mouth < 0:
+            self.ears, self.mouth = os.pipe()
+            os.set_blocking(self.mouth, False)
             threading.Thread(target=self.listen, args=(self.ears,), name="muster-signals", daemon=True).start()
-        mine = self.mouth.fileno()
+        mine = self.mouth
         before = signal.set_wakeup_fd(mine, warn_on_full_buffer=False)
         if before != mine:
             self.before = before
@@ -63,11 +63,11 @@ class _Main:
 
     def give_back(self) -> None:
         """To whoever had it: at once where there is somebody, else when the job is left."""
-        if not self.has_fd or self.mouth is None or threading.current_thread() is not threading.main_thread():
+        if not self.has_fd or self.mouth < 0 or threading.current_thread() is not threading.main_thread():
             return
         before, self.before, self.has_fd = self.before, -1, False
         now = signal.set_wakeup_fd(-1)
-        if now != self.mouth.fileno():
+        if now != self.mouth:
             before = now  # somebody has taken it from us
         if before >= 0:
             try:
@@ -75,9 +75,9 @@ class _Main:
             except (OSError, ValueError):
                 pass  # it was closed, or made to block, meanwhile
 
-    def listen(self, ears: socket.socket) -> None:
+    def listen(self, ears: int) -> None:
         while True:
-            numbers = ears.recv(256)
+            numbers = os.read(ears, 256)
             with self.lock:
                 if self.handle is not None and (not self.is_group or self.will_raise(numbers)):
                     self.sent = True
@@ -144,6 +144,9 @@ def _after_fork() -> None:
     global _main, _users, _pool
     if _main.has_fd:
         signal.set_wakeup_fd(-1)
+    for fd in (_main.ears, _main.mouth):
+        if fd >= 0:
+            os.close(fd)
     _main = _Main()
     _users = _Users()
     _pool = None
@@ -278,11 +281,12 @@ def wait_in_group(handle: Optional[int], step: Callable[[], int]) -> int:
 
 # ---- asyncio ----
 
-_pool: Optional[concurrent.futures.ThreadPoolExecutor] = None
+_pool: "Optional[concurrent.futures.ThreadPoolExecutor]" = None
 _waiting = 0
 
 
-def _executor() -> concurrent.futures.ThreadPoolExecutor:
+def _executor() -> "concurrent.futures.ThreadPoolExecutor":
+    import concurrent.futures
     global _pool
     if _pool is None:
         _pool = concurrent.futures.ThreadPoolExecutor(THREADS, "muster-wait")
@@ -311,6 +315,7 @@ class NotYet:
 
 async def wait_async(task: Any, timeout: Optional[float], step: Callable[[int], Any]) -> Any:
     """Await step(deadline), which returns NotYet when it has only waited in vain until that."""
+    import asyncio
     global _waiting
     deadline = _lib.deadline_of(timeout)
     loop = asyncio.get_running_loop()
