@@ -21,7 +21,9 @@ STRUCTS = {"muster_segment_config": _lib.SegmentConfig, "muster_options": _lib.O
            "muster_kv_list": _lib.KvList, "muster_task_info": _lib.TaskInfo, "muster_error": _lib.ErrorInfo,
            "muster_event": _lib.EventInfo, "muster_barrier_info": _lib.BarrierInfo,
            "muster_nccl_options": _lib.NcclOptions, "muster_object_room": _lib.ObjectRoom,
-           "muster_object_view": _lib.ObjectView, "muster_object_info": _lib.ObjectInfo, "muster_local": _lib.Local}
+           "muster_object_view": _lib.ObjectView, "muster_object_info": _lib.ObjectInfo, "muster_function_text": _lib.FunctionText,
+           "muster_function_info": _lib.FunctionInfo, "muster_argument": _lib.Argument,
+           "muster_submit_options": _lib.SubmitOptions, "muster_call_info": _lib.CallInfo, "muster_local": _lib.Local}
 
 
 def compile_(text, to, *flags):
@@ -39,7 +41,7 @@ def test_structs_lie_as_the_compiler_lays_them():
             wanted.append("%s.%s %d %d" % (name, field, getattr(struct, field).offset, ctypes.sizeof(kind)))
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "lay")
-        compile_("#include <stddef.h>\n#include <stdio.h>\n#include <muster/muster.h>\nint main(void)\n{\n%s\n}\n" %
+        compile_("#include <stddef.h>\n#include <stdio.h>\n#include <muster/muster.h>\n#include <muster/schedule.h>\nint main(void)\n{\n%s\n}\n" %
                  "\n".join(rows), program, "-I" + os.path.join(common.TOP, "include"))
         got = subprocess.run([program], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
     assert got == wanted, sorted(set(got) ^ set(wanted))
@@ -63,8 +65,8 @@ def c_size(type_):
     if "*" in type_:
         return 8
     word = re.sub(r"\bconst\b", "", type_).split()[0]
-    return {"enum": 4, "int": 4, "int32_t": 4, "uint32_t": 4, "int64_t": 8, "uint64_t": 8, "muster_object": 8, "size_t": 8,
-            "muster_deadline": 8}[word]
+    return {"enum": 4, "int": 4, "int32_t": 4, "uint32_t": 4, "int64_t": 8, "uint64_t": 8, "muster_object": 8,
+            "muster_function": 8, "size_t": 8, "muster_deadline": 8}[word]
 
 
 def test_calls_are_declared_as_the_headers_say():

@@ -266,7 +266,7 @@ def test_without_a_job():
         except muster.FailedPrecondition as e:
             print(e)
         """)
-    assert out == "this process has not joined a job: call muster.join() first\n", out
+    assert out == "this process has not joined a job: call muster.init() or muster.join() first\n", out
 
 
 def test_other_processes():

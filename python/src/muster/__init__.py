@@ -12,14 +12,16 @@ Errors are exceptions, all of them `muster.Error`, and say who failed: `error.cu
 torch.distributed. The contracts (threads, fork, what blocks) stand in muster's headers, include/muster.
 """
 from muster import errors
+from muster._pool import init, shutdown
 from muster._lib import LibraryNotFound, lib as _library, path as library_path
 from muster.barrier import Barriers, BarrierState
+from muster.calls import ActorHandle, RemoteClass, RemoteFunction, kill, remote
 from muster.errors import *  # noqa: F401,F403 (the exceptions, one for each status)
 from muster.event import Event, Events
 from muster.group import Group
 from muster.kv import Entry, KeyValue
 from muster.object import ObjectRef, Objects, get, put, wait
-from muster.task import Task, TaskError, TaskState, join
+from muster.task import JobError, Task, TaskState, join
 
 __version__ = "0.1.0"
 
@@ -29,6 +31,7 @@ def library_version() -> str:
     return str(_library.muster_version().decode())
 
 
-__all__ = ["BarrierState", "Barriers", "Entry", "Event", "Events", "Group", "KeyValue", "LibraryNotFound", "ObjectRef",
-           "Objects", "Task", "TaskError", "TaskState", "get", "join", "library_path", "library_version", "put", "wait"]
+__all__ = ["ActorHandle", "BarrierState", "Barriers", "Entry", "Event", "Events", "Group", "JobError", "KeyValue",
+           "LibraryNotFound", "ObjectRef", "Objects", "RemoteClass", "RemoteFunction", "Task", "TaskState", "get", "init",
+           "join", "kill", "library_path", "library_version", "put", "remote", "shutdown", "wait"]
 __all__ += errors.__all__

@@ -8,7 +8,6 @@ that nothing is converted but what it is given: handles are ints, keys and value
 import ctypes
 import operator
 import os
-import shutil
 import sys
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_ssize_t, c_ubyte, c_uint32, c_uint64, c_void_p)
@@ -96,6 +95,30 @@ class ObjectInfo(Structure):
                 ("meta_len", c_uint64), ("holders", c_uint32)]
 
 
+class FunctionText(Structure):
+    _fields_ = [("name", c_char_p), ("kind", c_uint32), ("num_results", c_uint32), ("max_retries", c_uint32),
+                ("library", c_char_p), ("symbol", c_char_p), ("code", c_void_p), ("code_len", c_size_t)]
+
+
+class FunctionInfo(Structure):
+    _fields_ = [("function", c_uint64), ("number", c_uint64), ("kind", c_uint32), ("num_results", c_uint32),
+                ("max_retries", c_uint32), ("task", c_int32), ("code", c_uint64), ("name", c_char * 256),
+                ("symbol", c_char * 256), ("library", c_char * 1024)]
+
+
+class Argument(Structure):
+    _fields_ = [("object", c_uint64), ("data", c_char_p), ("len", c_size_t)]
+
+
+class SubmitOptions(Structure):
+    _fields_ = [("deadline", c_uint64), ("max_retries", c_int32), ("place", c_uint64)]
+
+
+class CallInfo(Structure):
+    _fields_ = [("function", c_uint64), ("result", c_uint64), ("num_arguments", c_uint32), ("num_results", c_uint32),
+                ("retries_left", c_uint32), ("task", c_int32), ("place", c_uint64)]
+
+
 VISIT_BARRIER = CFUNCTYPE(c_int, c_void_p, POINTER(BarrierInfo))
 VISIT_OBJECT = CFUNCTYPE(c_int, c_void_p, POINTER(ObjectInfo))
 
@@ -129,6 +152,7 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_task_watch": (c_int, (_H, c_uint64, c_uint64, POINTER(TaskInfo), c_size_t, _SIZE, _U64)),
     "muster_task_reset": (c_int, (_H, c_int32)),
     "muster_task_alive": (c_int, (_H,) + _IDS + (c_uint64, POINTER(c_int32), _U64, _SIZE)),
+    "muster_death_wait": (c_int, (_H, c_uint64, _SIZE)),
     "muster_error_report": (c_int, (_H, c_int32, c_int, c_char_p)),
     "muster_error_wait": (c_int, (_H, c_uint64, POINTER(ErrorInfo))),
     "muster_kv_insert": (c_int, (_H,) + _KEY + (c_char_p, c_size_t)),
@@ -171,6 +195,21 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_object_wait": (c_int, (_H,) + _OBJECTS + (c_size_t, c_uint64, POINTER(c_ubyte), _SIZE)),
     "muster_object_info": (c_int, (_H, c_uint64, POINTER(ObjectInfo))),
     "muster_object_list": (c_int, (_H, VISIT_OBJECT, c_void_p)),
+    "muster_function_export": (c_int, (_H, POINTER(FunctionText), _U64)),
+    "muster_function_find": (c_int, (_H, c_char_p, _U64)),
+    "muster_function_info": (c_int, (_H, c_uint64, POINTER(FunctionInfo))),
+    "muster_submit": (c_int, (_H, c_uint64, POINTER(Argument), c_size_t, POINTER(SubmitOptions), _U64)),
+    "muster_call_cancel": (c_int, (_H, c_uint64)),
+    "muster_object_detail": (c_int, (_H, c_uint64, _U64)),
+    "muster_worker_next": (c_int, (_H, c_uint64, c_uint64, POINTER(c_void_p))),
+    "muster_call_get": (None, (_H, POINTER(CallInfo))),
+    "muster_call_argument": (c_int, (_H, c_uint32, POINTER(ObjectView))),
+    "muster_call_result": (c_int, (_H, c_uint32, c_size_t, c_size_t, POINTER(ObjectRoom))),
+    "muster_call_forward": (c_int, (_H, c_uint32, c_uint64)),
+    "muster_call_done": (c_int, (_H,)),
+    "muster_call_fail": (c_int, (_H, c_int, c_char_p, c_uint64)),
+    "muster_place_open": (c_int, (_H, _U64)),
+    "muster_place_close": (c_int, (_H, c_uint64, c_int, c_char_p)),
     "muster_nccl_version": (c_int, (POINTER(c_int),)),
     "muster_nccl_unique_id": (c_int, (_H, c_char_p, c_uint32, c_uint32, POINTER(NcclOptions), c_uint64, c_void_p,
                                       _U64)),
@@ -190,6 +229,7 @@ def _candidates() -> Iterator[str]:
     here = os.path.dirname(os.path.abspath(__file__))
     yield os.path.join(here, SONAME)
     yield SONAME
+    import shutil
     command = shutil.which("muster")
     if command:
         folder = os.path.dirname(os.path.realpath(command))

@@ -8,6 +8,7 @@ import pickle
 import struct
 import sys
 import threading
+import types
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 META = b"mupy\x01\0\0"
@@ -32,7 +33,6 @@ class _Turn(threading.local):
 
 
 turn = _Turn()
-reducers: Dict[type, Callable[[Any], Any]] = {}  # how values of these types are reduced in an object
 
 
 def _tensor_reduce(tensor: Any) -> Any:
@@ -61,13 +61,29 @@ def tensor_of(array: Any, was: "Optional[Tuple[str, Any]]") -> Any:
 
 
 class _Pickler(pickle.Pickler):
+    """Functions and classes that only this process has go by value: _code.py."""
+    reducers: Any = None
+
     def reducer_override(self, value: Any) -> Any:
-        reducer = reducers.get(type(value))
-        if reducer is not None:
-            return reducer(value)
-        if "torch" in sys.modules and type(value).__module__ == "torch" and type(value).__name__ == "Tensor":
+        kind = type(value)
+        if kind in _PLAIN:
+            return NotImplemented
+        if kind is types.FunctionType or isinstance(value, type):
+            from muster import _code
+            if self.reducers is None:
+                self.reducers = _code.Reducers()
+            return self.reducers.function(value) if kind is types.FunctionType else self.reducers.class_(value)
+        if kind.__module__ == "torch" and kind.__name__ == "Tensor":
             return _tensor_reduce(value)
+        if kind.__module__ in _SPECIAL:
+            from muster import _code
+            reducer = _code.reducer_of(value)
+            return NotImplemented if reducer is None else reducer(value)
         return NotImplemented
+
+
+_PLAIN = {types.BuiltinFunctionType, types.MethodType}
+_SPECIAL = {"builtins", "functools", "dataclasses", "types"}
 
 
 class _Writer:
@@ -83,9 +99,25 @@ def _up(offset: int) -> int:
     return offset + ALIGN - 1 & -ALIGN
 
 
+SIMPLE = {int, float, str, bool, type(None), bytes}
+_PICKLED = META + PICKLE
+_dumps = pickle.dumps
+
+
+def dumps_simple(values: "Tuple[Any, ...]", kwargs: "Dict[str, Any]") -> Optional[bytes]:
+    """The pickle of a call's arguments where none of them can have a buffer, a reference or code in it."""
+    if kwargs or not SIMPLE.issuperset(map(type, values)):
+        return None
+    return _dumps((values, kwargs, None), 5)
+
+
 def pack(value: Any) -> Packed:
-    if type(value) is bytes:
+    kind = type(value)
+    if kind is bytes:
         return Packed(b"", len(value), ((0, value),), ())
+    if kind in SIMPLE:
+        data = _dumps(value, 5)
+        return Packed(_PICKLED, len(data), ((0, data),), ())
     writer, buffers, refs = _Writer(), [], []  # type: Tuple[_Writer, List[pickle.PickleBuffer], List[Any]]
     before, turn.refs = turn.refs, refs
     try:
@@ -94,8 +126,19 @@ def pack(value: Any) -> Packed:
         turn.refs = before
     data = writer.pieces[0] if len(writer.pieces) == 1 else b"".join(writer.pieces)
     if not buffers:
-        return Packed(META + PICKLE, len(data), ((0, data),), refs)
+        return Packed(_PICKLED, len(data), ((0, data),), refs)
     return _beside(data, [b.raw() for b in buffers], refs)
+
+
+def flat(value: Any) -> "Tuple[bytes, Sequence[Any]]":
+    """As one pickle, arrays and all, and the references that it has: for what is unpickled by pickle.loads()."""
+    writer, refs = _Writer(), []  # type: Tuple[_Writer, List[Any]]
+    before, turn.refs = turn.refs, refs
+    try:
+        _Pickler(writer, 5).dump(value)
+    finally:
+        turn.refs = before
+    return b"".join(writer.pieces), refs
 
 
 def _beside(data: bytes, buffers: "List[memoryview]", refs: Sequence[Any]) -> Packed:
@@ -109,11 +152,11 @@ def _beside(data: bytes, buffers: "List[memoryview]", refs: Sequence[Any]) -> Pa
     return Packed(META + BUFFERS, size, [(0, struct.pack("<%dQ" % len(numbers), *numbers)), *parts], refs)
 
 
-def unpack(meta: bytes, data: memoryview, pinned: "Callable[[], memoryview]") -> Any:
+def unpack(meta: bytes, data: Any, pinned: "Callable[[], memoryview]") -> Any:
     """The value. `pinned` gives the same memory for as long as somebody has it, read-only."""
     if not meta:
         return bytes(data)
-    if meta == META + PICKLE:
+    if meta == _PICKLED:
         return pickle.loads(data)
     if meta != META + BUFFERS:
         raise ValueError("an object with this metadata was not made by this version of muster for Python: %r" % meta[:64])

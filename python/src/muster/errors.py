@@ -5,9 +5,12 @@
 (True, True)
 """
 import re
+import types
+import weakref
 from typing import Any, Dict, NamedTuple, Optional, Tuple, Type
 
 from muster import _lib
+from muster._joined import deaths
 
 
 class Culprit(NamedTuple):
@@ -137,6 +140,106 @@ class DataLoss(Error):
     status = _lib.DATA_LOSS
 
 
+class WorkerDied(Unavailable):
+    """The worker that ran the call died before it had ended. `pid` and `signal`: of the worker, where they are known."""
+
+    @property
+    def pid(self) -> Optional[int]:
+        return self.culprit.pid if self.culprit else None
+
+    @property
+    def signal(self) -> Optional[int]:
+        status = deaths.status(self.pid) if self.pid else None
+        return status & 127 or None if status is not None else None
+
+    def __str__(self) -> str:
+        return self.message + (" (signal %d)" % self.signal if self.signal else "")
+
+
+class ActorDied(Unavailable):
+    """The actor was killed, or its worker died: calls of it that had not ended by then, and all later ones."""
+
+
+class TaskError(Error):
+    """A call raised: this is an exception of the same class, too.
+
+    cause      the exception itself          function  the name of what was called
+    traceback  where it was raised, as text
+    """
+    status = _lib.UNKNOWN
+    cause: BaseException
+    function = ""
+    traceback = ""
+
+    def __str__(self) -> str:
+        return str(self.cause)
+
+    def __repr__(self) -> str:
+        return "TaskError(%s: %r)" % (self.function, self.cause)
+
+    def __reduce__(self) -> "Tuple[Any, ...]":
+        cause = self.cause
+        return _task_error_load, (type(cause), _arguments_of(cause), cause.args, getattr(cause, "__dict__", {}), self.function,
+                                  self.traceback)
+
+
+class RemoteTraceback(Exception):
+    """What stands above a TaskError where it is shown: where the call raised."""
+
+    def __str__(self) -> str:
+        return "\n" + str(self.args[0])
+
+
+def _arguments_of(e: BaseException) -> "Tuple[Any, ...]":
+    """What it was made with: of an OSError more than its `args`."""
+    reduced: Any = e.__reduce__()
+    return tuple(reduced[1]) if reduced[0] is type(e) else e.args
+
+
+def _exception_make(kind: "Type[BaseException]", given: "Tuple[Any, ...]", args: "Tuple[Any, ...]",
+                    contents: Dict[str, Any]) -> BaseException:
+    """Such an exception, without a constructor of Python's being called: what that takes need not be what it keeps."""
+    try:
+        made = kind.__new__(kind, *given)
+        if not isinstance(_constructor(kind), types.FunctionType):
+            _constructor(kind)(made, *given)
+    except Exception:  # its __new__ wants something else
+        made = Exception.__new__(kind) if issubclass(kind, Exception) else BaseException.__new__(kind)
+    made.args = args
+    made.__dict__.update(contents)
+    return made
+
+
+def _constructor(kind: Any) -> Any:
+    """The first in its order that is none of this module."""
+    return next(c.__dict__["__init__"] for c in kind.__mro__ if "__init__" in c.__dict__ and not issubclass(c, Error))
+
+
+def _task_error_load(kind: "Type[BaseException]", given: "Tuple[Any, ...]", args: "Tuple[Any, ...]",
+                     contents: Dict[str, Any], function: str, traceback: str) -> TaskError:
+    return task_error_of(_exception_make(kind, given, args, contents), function, traceback)
+
+
+def task_error_of(cause: BaseException, function: str, traceback: str) -> TaskError:
+    """A TaskError that is an instance of the cause's class, where there can be such a class."""
+    kind = type(cause) if isinstance(cause, Exception) else TaskError  # a SystemExit there is none here
+    both = _BOTH.get(kind)
+    if both is None:
+        try:
+            both = kind if kind is TaskError else type(kind.__name__, (TaskError, kind), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
+        except TypeError:  # that class can have no other beside it
+            both = TaskError
+        _BOTH[kind] = both
+    error = _exception_make(both, _arguments_of(cause), cause.args, getattr(cause, "__dict__", {}))
+    assert isinstance(error, TaskError)
+    error.message, error.culprits, error.status = str(cause), (), _lib.UNKNOWN
+    error.cause, error.function, error.traceback = cause, function, traceback
+    error.__cause__ = RemoteTraceback(traceback)
+    return error
+
+
+_BOTH: "weakref.WeakKeyDictionary[type, Type[TaskError]]" = weakref.WeakKeyDictionary()
+
 _CLASSES: Dict[int, Type[Error]] = {c.status: c for c in (
     Cancelled, InvalidArgument, DeadlineExceeded, NotFound, AlreadyExists, PermissionDenied, ResourceExhausted,
     FailedPrecondition, Aborted, OutOfRange, Unimplemented, Internal, Unavailable, DataLoss)}
@@ -167,6 +270,6 @@ def is_interruption(status: int, sentence: str) -> bool:
     return status == _lib.CANCELLED and sentence.startswith(_INTERRUPTED)
 
 
-__all__ = ["Aborted", "AlreadyExists", "Cancelled", "Culprit", "DataLoss", "DeadlineExceeded", "Error",
+__all__ = ["Aborted", "ActorDied", "AlreadyExists", "Cancelled", "Culprit", "DataLoss", "DeadlineExceeded", "Error",
            "FailedPrecondition", "Internal", "InvalidArgument", "NotFound", "OutOfRange", "PermissionDenied",
-           "ResourceExhausted", "Timeout", "Unavailable", "Unimplemented"]
+           "ResourceExhausted", "TaskError", "Timeout", "Unavailable", "Unimplemented", "WorkerDied"]

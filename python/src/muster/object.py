@@ -12,13 +12,14 @@
 0
 >>> task.leave()
 """
+import contextlib
 import ctypes
-import threading
-from typing import Any, Dict, Generator, List, Optional, Sequence, Tuple
+import pickle
+from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Sequence, Tuple, Type
 
 from muster import _joined, _lib, _pack, _wait
 from muster._lib import deadline_of, int_of, lib
-from muster.errors import check, error_of, is_impatience, last_sentence
+from muster.errors import Error, check, error_of, is_impatience, last_sentence
 
 _get, _put, _drop, _unview = (lib.muster_object_get, lib.muster_object_put, lib.muster_object_drop,
                               lib.muster_object_unview)
@@ -32,10 +33,11 @@ class ObjectRef:
     `number` is what travels: ObjectRef(number) in another process holds the object there. The sender keeps its own until
     then. In a value that is put, a reference is an ObjectRef again for the one that gets it.
     """
-    __slots__ = ("_task", "_cell", "__weakref__")
+    __slots__ = ("_task", "_cell", "_died", "__weakref__")
 
-    def __init__(self, number: int, task: Any = None) -> None:
+    def __init__(self, number: int, task: Any = None, died: "Optional[Type[Error]]" = None) -> None:
         self._task = task or _pack.turn.task or _joined.current()
+        self._died = died  # what it is called that its producer is gone: of a call's result
         cell = _Number(int_of(number, 64, False))
         check(lib.muster_object_retain(self._task._m, _byref(cell), 1, None))
         self._cell = cell  # from here on there is something to drop
@@ -67,17 +69,17 @@ class ObjectRef:
         refs = _pack.turn.refs
         if refs is not None:
             refs.append(self)
-        return ObjectRef, (self.number,)
+        return ObjectRef, (self.number, None, self._died)
 
     def __await__(self) -> "Generator[Any, None, Any]":
         got: Generator[Any, None, Any] = self._task.objects.get_async(self).__await__()
         return got
 
 
-def _own(task: Any, cell: Any) -> ObjectRef:
+def _own(task: Any, cell: Any, died: "Optional[Type[Error]]" = None) -> ObjectRef:
     """The reference that a call of the library has given us."""
     ref = ObjectRef.__new__(ObjectRef)
-    ref._task, ref._cell = task, cell
+    ref._task, ref._cell, ref._died = task, cell, died
     return ref
 
 
@@ -88,6 +90,7 @@ class _Pin:
 
     def __del__(self, unview: Any = _unview, byref: Any = _byref) -> None:
         m = self.task._m
+        self.task.objects.pins.pop(id(self), None)
         if m is not None:
             unview(m, byref(self.view), 1)
 
@@ -103,6 +106,7 @@ def _pin(task: Any, view: Any) -> memoryview:
         kind = _pins[bits] = type("Pin", (_Pin, ctypes.c_ubyte * (1 << bits)), {})
     pin = kind.from_address(view.data)
     pin.task, pin.view = task, view
+    task.objects.pins[id(pin)] = None
     return memoryview(pin).cast("B")[:view.len].toreadonly()
 
 
@@ -113,25 +117,56 @@ _READ = 0x100  # PyBUF_READ
 
 
 def _value(task: Any, view: Any) -> Any:
-    """What the view shows, which is given back when nothing needs it."""
-    kept, turn = False, _pack.turn
+    """What the view shows. Where it must stay, it is taken over: its object is 0 then."""
+    size = view.len
+    data = _bytes_at(view.data, size, _READ) if size else b""
+    meta = _string_at(view.meta, view.meta_len) if view.meta_len else b""
+    if meta == _PICKLED:
+        return _loads(data)
 
     def pinned() -> memoryview:
-        nonlocal kept
         mine = _View()
         ctypes.pointer(mine)[0] = view
         memory = _pin(task, mine)
-        kept = True
+        view.object = 0
         return memory
 
+    return _pack.unpack(meta, data, pinned)
+
+
+def values_of(task: Any, views: Any, count: int) -> "List[Any]":
+    """Of all, which are given back when nothing needs them."""
+    turn = _pack.turn
     before, turn.task = turn.task, task
     try:
-        meta = ctypes.string_at(view.meta, view.meta_len) if view.meta_len else b""
-        return _pack.unpack(meta, _bytes_at(view.data, view.len, _READ) if view.len else memoryview(b""), pinned)
+        return [_value(task, view) for view in views]
     finally:
         turn.task = before
-        if not kept:
-            _unview(task._m, _byref(view), 1)
+        _unview(task._m, views, count)
+
+
+_PICKLED, _loads, _string_at = _pack.META + _pack.PICKLE, pickle.loads, ctypes.string_at
+
+
+on_block: "Optional[Callable[[bool], None]]" = None  # in a worker: its call begins to wait, and goes on
+
+
+@contextlib.contextmanager
+def blocking() -> "Iterator[None]":
+    """What is done inside may wait long: in a worker another one takes its place meanwhile."""
+    if on_block is None:
+        yield
+        return
+    on_block(True)
+    try:
+        yield
+    finally:
+        on_block(False)
+
+
+def _wait_outside(m: Optional[int], timeout: Optional[float], step: "Callable[[int], int]") -> int:
+    with blocking():
+        return _wait.wait(m, deadline_of(timeout), step)
 
 
 def _list_of(refs: Any, what: str) -> "List[ObjectRef]":
@@ -143,18 +178,31 @@ def _list_of(refs: Any, what: str) -> "List[ObjectRef]":
     return list(refs)
 
 
+def fill(room: Any, packed: _pack.Packed) -> None:
+    for at, part in packed.parts:
+        if isinstance(part, bytes):
+            ctypes.memmove(room.data + at, part, len(part)) if part else None
+        elif part.nbytes:
+            _bytes_at(room.data + at, part.nbytes, 0x200)[:] = part  # PyBUF_WRITE
+    if packed.meta:
+        ctypes.memmove(room.meta, packed.meta, len(packed.meta))
+
+
 class Objects:
     """`task.objects`. muster.put(), get() and wait() are those of the task that this process is."""
 
     def __init__(self, task: Any) -> None:
         self._task = task
         self._inner: Dict[int, Sequence[ObjectRef]] = {}  # of each object that has references: those
+        self.pins: Dict[int, None] = {}  # views that values lie in
         self._many = 64  # so many of them, and it is looked which objects are gone
-        self._lock = threading.Lock()
 
     def put(self, value: Any) -> ObjectRef:
         """A new object with the value. `ResourceExhausted`: the job has no room; `OutOfRange`: it is too large."""
-        packed, cell, m = _pack.pack(value), _Number(), self._task._m
+        return self._put_packed(_pack.pack(value))
+
+    def _put_packed(self, packed: _pack.Packed) -> ObjectRef:
+        cell, m = _Number(), self._task._m
         if packed.size <= _SMALL and len(packed.parts) == 1:
             data = packed.parts[0][1]
             check(_put(m, data, len(data), packed.meta, len(packed.meta), 0, _byref(cell)))
@@ -169,24 +217,22 @@ class Objects:
         m, room = self._task._m, _lib.ObjectRoom()
         check(lib.muster_object_create(m, packed.size, len(packed.meta), 0, _byref(cell), _byref(room)))
         ref = _own(self._task, cell)  # which drops it, should the rest fail
-        for at, part in packed.parts:
-            if isinstance(part, bytes):
-                ctypes.memmove(room.data + at, part, len(part))
-            elif part.nbytes:
-                _bytes_at(room.data + at, part.nbytes, 0x200)[:] = part  # PyBUF_WRITE
-        ctypes.memmove(room.meta, packed.meta, len(packed.meta))
+        fill(room, packed)
         check(lib.muster_object_seal(m, cell))
         return ref
 
     def _contain(self, outer: int, refs: Sequence[ObjectRef]) -> None:
         """This process holds what the object refers to for as long as the object is there, and the process."""
-        gone: List[Any] = []
-        with self._lock:
-            if len(self._inner) >= self._many:
-                gone = [self._inner.pop(number) for number in list(self._inner) if not self._exists(number)]
-                self._many = max(64, 2 * len(self._inner))
-            self._inner[outer] = tuple(refs)
-        del gone  # without the lock: they may have references inside themselves
+        if len(self._inner) >= self._many:
+            self._reap()
+            self._many = max(64, 2 * len(self._inner))
+        self._inner[outer] = tuple(refs)
+
+    def _reap(self) -> int:
+        """How many objects of this process are there that refer to others."""
+        for number in list(self._inner):
+            self._dropped(number)
+        return len(self._inner)
 
     def _dropped(self, outer: int) -> None:
         """A reference of this process to the object went: with the last one of all, what it refers to goes, too."""
@@ -208,25 +254,28 @@ class Objects:
         return self._values(_list_of(refs, "get()"), timeout)
 
     def _values(self, refs: "List[ObjectRef]", timeout: Optional[float]) -> List[Any]:
-        count, m = len(refs), self._task._m
+        count, m, at = len(refs), self._task._m, ctypes.c_size_t()
         views, numbers = (_View * count)(), (_Number * count)(*[ref._cell.value for ref in refs])
-        status = _get(m, numbers, count, 0, views, None)  # most are there
+        status = _get(m, numbers, count, 0, views, _byref(at))  # most are there
         if status and timeout != 0 and is_impatience(status, last_sentence()):
-            status = _wait.wait(m, deadline_of(timeout), lambda until: int(_get(m, numbers, count, until, views, None)))
+            status = _wait_outside(m, timeout, lambda until: int(_get(m, numbers, count, until, views, _byref(at))))
         if status:
-            raise error_of(status)
-        return self._unpacked(views)
+            raise self._error(status, refs[at.value] if at.value < count else None)
+        return values_of(self._task, views, count)
 
-    def _unpacked(self, views: Any) -> List[Any]:
-        values, at = [], 0
-        try:
-            for view in views:
-                at += 1
-                values.append(_value(self._task, view))
-        finally:
-            if at < len(views):
-                _unview(self._task._m, _byref(views, at * ctypes.sizeof(_View)), len(views) - at)
-        return values
+    def _error(self, status: int, ref: Optional[ObjectRef]) -> BaseException:
+        """What a failed get of this object raises: the exception of the call that was to make it, where it is a call's."""
+        error, detail = error_of(status), _Number()
+        if ref is None:
+            return error
+        if not lib.muster_object_detail(self._task._m, ref.number, _byref(detail)):
+            try:
+                found = self.get(_own(self._task, detail), 0)
+            except Exception as e:  # it cannot be unpickled here
+                error.__cause__ = e
+                return error
+            return found if isinstance(found, BaseException) else error
+        return ref._died(error.message, status) if ref._died and status == _lib.UNAVAILABLE else error
 
     async def get_async(self, ref: ObjectRef, timeout: Optional[float] = None) -> Any:
         """The same for asyncio; `await ref` waits for ever."""
@@ -261,7 +310,7 @@ class Objects:
 
         status = step(0)
         if status and timeout != 0 and is_impatience(status, last_sentence()):
-            status = _wait.wait(m, deadline_of(timeout), step)
+            status = _wait_outside(m, timeout, step)
         if status and not is_impatience(status, last_sentence()):
             raise error_of(status)
         done: List[ObjectRef] = []

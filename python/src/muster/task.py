@@ -48,7 +48,7 @@ class TaskState(NamedTuple):
     waiting: str
 
 
-class TaskError(NamedTuple):
+class JobError(NamedTuple):
     """The error that was told to all: who, and what."""
     task: int
     code: int
@@ -90,7 +90,7 @@ class Task:
         self.barrier = Barriers(self)
         self.events = Events(self)
         self.objects = Objects(self)
-        _joined.tasks[self] = None
+        _joined.add(self)
         _wait.joined(handle)
 
     # ---- going ----
@@ -188,15 +188,15 @@ class Task:
         check(lib.muster_error_report(self._m, -1 if number is None else number, int_of(code, 32),
                                       message.replace("\0", " ").encode()))
 
-    def wait_error(self, timeout: Optional[float] = None) -> TaskError:
+    def wait_error(self, timeout: Optional[float] = None) -> JobError:
         """Wait until some task that cannot recover is in error: the first such error. `DeadlineExceeded`: none is."""
         e = _lib.ErrorInfo()
         check(_wait.wait(self._m, deadline_of(timeout),
                          lambda until: int(lib.muster_error_wait(self._m, until, ctypes.byref(e)))))
-        return TaskError(e.task_id, e.code, CAUSES[e.cause], e.pid, e.host.decode(errors="replace"),
+        return JobError(e.task_id, e.code, CAUSES[e.cause], e.pid, e.host.decode(errors="replace"),
                          e.message.decode(errors="replace"))
 
-    async def wait_error_async(self, timeout: Optional[float] = None) -> TaskError:
+    async def wait_error_async(self, timeout: Optional[float] = None) -> JobError:
         """The same for asyncio: run it beside the work, and the work can be cancelled when a peer fails."""
         def turn(until: int) -> Any:
             e = _lib.ErrorInfo()
@@ -204,13 +204,13 @@ class Task:
             if status and _wait.sliced(status) and self._m not in _wait.interrupted:
                 return _wait.NotYet
             check(status)
-            return TaskError(e.task_id, e.code, CAUSES[e.cause], e.pid, e.host.decode(errors="replace"),
+            return JobError(e.task_id, e.code, CAUSES[e.cause], e.pid, e.host.decode(errors="replace"),
                              e.message.decode(errors="replace"))
 
         found = await _wait.wait_async(self, timeout, turn)
         return self.wait_error(0) if found is _wait.NotYet else found
 
-    def error(self) -> Optional[TaskError]:
+    def error(self) -> Optional[JobError]:
         """The first error of the job; None when there is none."""
         try:
             return self.wait_error(0)
@@ -255,7 +255,7 @@ class Task:
 
 def _at_exit() -> None:
     """The end of the program is that of its tasks; an exception that ended it is what the others are told."""
-    for task in list(_joined.tasks):
+    for task in list(_joined.tasks) + _joined.lingering:
         try:
             task._finish(getattr(sys, "last_value", None))
         except Error:
@@ -268,7 +268,7 @@ atexit.register(_at_exit)
 def join(job: Optional[str] = None, task: Optional[int] = None, num_tasks: Optional[int] = None, *,
          recoverable: bool = False, observer: bool = False, read_only: bool = False, transient: bool = False,
          create: bool = True, heartbeat: bool = True, timeout: Optional[float] = None, incarnation: int = 0,
-         heap_bytes: int = 0, heartbeat_timeout: float = 0) -> Task:
+         heap_bytes: int = 0, heartbeat_timeout: float = 0, object_bytes: int = 0) -> Task:
     """Join the job. Under `muster run` nothing need be given; without it, two processes that name the same job meet.
 
     job, task, num_tasks   None: MUSTER_JOB, MUSTER_TASK_ID, MUSTER_NUM_TASKS of the environment
@@ -278,7 +278,7 @@ def join(job: Optional[str] = None, task: Optional[int] = None, num_tasks: Optio
     create                 False: `NotFound` rather than create the job
     heartbeat              False: heartbeat() is called by the program
     timeout                seconds for a dead predecessor to be settled (None: 10)
-    heap_bytes, heartbeat_timeout  of the job, for whoever creates it
+    heap_bytes, heartbeat_timeout, object_bytes  of the job, for whoever creates it
 
     Errors: `AlreadyExists` (a live process is that task), `Aborted` (the task is in error: reset it first),
     `InvalidArgument` (no job, no task id), `ResourceExhausted`.
@@ -297,7 +297,8 @@ def join(job: Optional[str] = None, task: Optional[int] = None, num_tasks: Optio
                          (read_only, _lib.JOIN_READ_ONLY), (transient, _lib.JOIN_TRANSIENT),
                          (not create, _lib.JOIN_NO_CREATE), (not heartbeat, _lib.JOIN_NO_HEARTBEAT)):
         options.flags |= flag if wanted else 0
-    if heap_bytes or heartbeat_timeout:
+    if heap_bytes or heartbeat_timeout or object_bytes:
+        config.object_bytes = int_of(object_bytes, 64, False)
         config.heap_bytes = int_of(heap_bytes, 64, False)
         config.heartbeat_timeout_ns = int_of(int(heartbeat_timeout * 1e9), 64, False)
         options.config = ctypes.pointer(config)

@@ -34,7 +34,7 @@ from muster._joined import tasks
 from muster.kv import key_bytes, value_bytes
 
 try:
-    from muster import _fast  # type: ignore[attr-defined]
+    from muster import _fast
     _wait.bystanders.append(_fast.lingers)
     os.register_at_fork(after_in_child=_fast.forget)
 except ImportError:  # not compiled: ctypes does the same, slower
