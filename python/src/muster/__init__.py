@@ -11,6 +11,8 @@
 Errors are exceptions, all of them `muster.Error`, and say who failed: `error.culprit`. muster.torch is a store for
 torch.distributed. The contracts (threads, fork, what blocks) stand in muster's headers, include/muster.
 """
+from typing import Any
+
 from muster import errors
 from muster._pool import init, shutdown
 from muster._lib import LibraryNotFound, lib as _library, path as library_path
@@ -31,7 +33,15 @@ def library_version() -> str:
     return str(_library.muster_version().decode())
 
 
-__all__ = ["ActorHandle", "BarrierState", "Barriers", "Entry", "Event", "Events", "Group", "JobError", "KeyValue",
+__all__ = ["ActorHandle", "BarrierState", "Barriers", "Entry", "Event", "Events", "Executor", "Group", "JobError", "KeyValue",
            "LibraryNotFound", "ObjectRef", "Objects", "RemoteClass", "RemoteFunction", "Task", "TaskState", "get", "init",
            "join", "kill", "library_path", "library_version", "put", "remote", "shutdown", "wait"]
 __all__ += errors.__all__
+
+
+def __getattr__(name: str) -> Any:
+    """Executor, whose imports take as long as all else together."""
+    if name == "Executor":
+        from muster.executor import Executor
+        return Executor
+    raise AttributeError("module %r has no attribute %r" % (__name__, name))
