@@ -90,6 +90,17 @@ def torch_group(tools, effort):
                            for who in ("torch-libuv", "muster", "muster-ctypes")])
 
 
+def calls_group(tools, effort):
+    """Calls of Python functions, beside the pools of Python itself."""
+    muster, script = able_muster(tools), os.path.join(PEERS, "calls.py")
+    more = {} if not muster else {"PYTHONPATH": os.path.join(os.path.dirname(rows.HERE), "python/src"), "PYTHONDONTWRITEBYTECODE": "",
+                                  "MUSTER_LIBRARY": os.path.join(os.path.dirname(muster), "libmuster.so.0")}
+    return Group("calls", [Contender(who, [sys.executable, script, who, str(min(effort.slice / 2, 2)), "2" if effort.quick else "20"],
+                                     environment=more if who == "muster" else {}, timeout=120, repeats=1 if effort.quick else 3,
+                                     missing="" if muster or who != "muster" else "the muster command is not built")
+                           for who in ("muster", "Pool", "ProcessPoolExecutor")])
+
+
 def mpi_launchers(tools, flavour, size):
     """(who, the launcher's words before the program)"""
     muster = able_muster(tools)
@@ -117,5 +128,5 @@ def mpi_group(tools, effort):
 
 
 def groups(tools, effort):
-    return [rows.later(name, make, tools, effort) for name, make in (("store", store_group), ("torch", torch_group), ("init", init_group),
+    return [rows.later(name, make, tools, effort) for name, make in (("store", store_group), ("torch", torch_group), ("calls", calls_group), ("init", init_group),
                                                                      ("mpi", mpi_group))]
