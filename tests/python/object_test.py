@@ -8,6 +8,7 @@ import asyncio
 import collections
 import ctypes
 import gc
+import os
 import pickle
 import sys
 import threading
@@ -256,6 +257,25 @@ def test_full_says_so_and_takes_back():
     small.leave()
     assert raises(muster.InvalidArgument, small.objects.get, ref)
     assert muster.put(3)._task is task
+
+
+def test_large_ones_lie_in_the_arena_and_wait_for_room():
+    small = muster.join(common.job_name(), task=0, num_tasks=1, object_bytes=4 << 20)
+    value = Pages(os.urandom(3 << 20))
+    kept = [small.objects.put(value)]
+    one, other = small.objects.get(kept[0]), small.objects.get(kept[0])
+    assert bytes(one.memory) == bytes(value.memory) and ctypes.addressof(one.memory.obj) == ctypes.addressof(other.memory.obj)
+    raises(TypeError, one.memory.__setitem__, slice(0, 1), b"x")
+    assert "task 0" in str(raises(muster.ResourceExhausted, small.objects.put, value, 0.01))
+    raises(muster.OutOfRange, small.objects.put, bytes(5 << 20))
+    timer = threading.Timer(0.05, lambda: (kept.clear(), held.clear()))
+    held = [one, other]
+    del one, other
+    timer.start()
+    again = small.objects.put(value, common.PATIENCE)
+    assert bytes(small.objects.get(again).memory[-100:]) == bytes(value.memory[-100:])
+    timer.join()
+    small.leave()
 
 
 def test_without_a_job():

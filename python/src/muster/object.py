@@ -24,6 +24,7 @@ from muster.errors import Error, check, error_of, is_impatience, last_sentence
 _get, _put, _drop, _unview = (lib.muster_object_get, lib.muster_object_put, lib.muster_object_drop,
                               lib.muster_object_unview)
 _byref, _Number, _View = ctypes.byref, ctypes.c_uint64, _lib.ObjectView
+PATIENCE = 10.0  # seconds that a put waits for room
 _SMALL = 4096  # up to here a value is joined and put by one call
 
 
@@ -197,28 +198,32 @@ class Objects:
         self.pins: Dict[int, None] = {}  # views that values lie in
         self._many = 64  # so many of them, and it is looked which objects are gone
 
-    def put(self, value: Any) -> ObjectRef:
-        """A new object with the value. `ResourceExhausted`: the job has no room; `OutOfRange`: it is too large."""
-        return self._put_packed(_pack.pack(value))
+    def put(self, value: Any, timeout: Optional[float] = PATIENCE) -> ObjectRef:
+        """A new object with the value. Where the job has no room for it, wait until others are dropped, so many seconds
+        (None: for ever); `ResourceExhausted` then says who has the most. `OutOfRange`: it is too large for the job."""
+        return self._put_packed(_pack.pack(value), timeout)
 
-    def _put_packed(self, packed: _pack.Packed) -> ObjectRef:
-        cell, m = _Number(), self._task._m
-        if packed.size <= _SMALL and len(packed.parts) == 1:
-            data = packed.parts[0][1]
-            check(_put(m, data, len(data), packed.meta, len(packed.meta), 0, _byref(cell)))
-            ref = _own(self._task, cell)
-        else:
-            ref = self._write(packed, cell)
+    def _put_packed(self, packed: _pack.Packed, timeout: Optional[float] = PATIENCE) -> ObjectRef:
+        cell, room, m = _Number(), _lib.ObjectRoom(), self._task._m
+        meta, is_small = packed.meta, packed.size <= _SMALL and len(packed.parts) == 1
+        data = packed.parts[0][1]
+
+        def step(until: int) -> int:
+            if is_small:
+                return int(_put(m, data, len(data), meta, len(meta), until, _byref(cell)))
+            return int(lib.muster_object_create(m, packed.size, len(meta), until, _byref(cell), _byref(room)))
+
+        status = step(0)
+        if status == _lib.RESOURCE_EXHAUSTED and timeout != 0:
+            status = _wait_outside(m, timeout, step)
+        if status:
+            raise error_of(status)
+        ref = _own(self._task, cell)  # which drops it, should the rest fail
+        if not is_small:
+            fill(room, packed)
+            check(lib.muster_object_seal(m, cell))
         if packed.refs:
             self._contain(ref.number, packed.refs)
-        return ref
-
-    def _write(self, packed: _pack.Packed, cell: Any) -> ObjectRef:
-        m, room = self._task._m, _lib.ObjectRoom()
-        check(lib.muster_object_create(m, packed.size, len(packed.meta), 0, _byref(cell), _byref(room)))
-        ref = _own(self._task, cell)  # which drops it, should the rest fail
-        fill(room, packed)
-        check(lib.muster_object_seal(m, cell))
         return ref
 
     def _contain(self, outer: int, refs: Sequence[ObjectRef]) -> None:
@@ -337,10 +342,10 @@ class Objects:
         return len(self.infos())
 
 
-def put(value: Any) -> ObjectRef:
+def put(value: Any, timeout: Optional[float] = PATIENCE) -> ObjectRef:
     """Objects.put() of the task that this process is."""
     objects: Objects = _joined.current().objects
-    return objects.put(value)
+    return objects.put(value, timeout)
 
 
 def get(refs: Any, timeout: Optional[float] = None) -> Any:
