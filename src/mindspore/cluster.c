@@ -13,6 +13,7 @@
  */
 #include "mindspore/private.h"
 
+#include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +75,7 @@ uint32_t mu_ms_cluster_count(const struct mu_ms_cluster *c, Mu__Ms__Role role)
     uint32_t count = 0;
 
     for (const struct mu_ms_node *n = c->nodes; n; n = n->next)
-        count += n->role == role && n->is_alive && n->is_registered && !n->is_leaving;
+        count += n->role == role && !n->is_leaving && (n->is_finished || (n->is_alive && n->is_registered));
     return count;
 }
 
@@ -82,6 +83,15 @@ bool mu_ms_is_whole(const struct mu_ms_cluster *c)
 {
     return mu_ms_cluster_count(c, MU__MS__ROLE__SERVER) == c->want[MU__MS__ROLE__SERVER] &&
            mu_ms_cluster_count(c, MU__MS__ROLE__WORKER) == c->want[MU__MS__ROLE__WORKER];
+}
+
+static uint32_t members_count(const struct mu_ms_cluster *c, Mu__Ms__Role role)
+{
+    uint32_t count = 0;
+
+    for (const struct mu_ms_node *n = c->nodes; n; n = n->next)
+        count += n->role == role && !n->is_leaving;
+    return count;
 }
 
 void mu_ms_missing(const struct mu_ms_cluster *c, char *text, size_t size)
@@ -94,10 +104,8 @@ void mu_ms_missing(const struct mu_ms_cluster *c, char *text, size_t size)
             at += (size_t)snprintf(text + at, size - at, "%s%s %u (%.60s)", at ? ", " : "", role_word(n->role), n->rank,
                                    n->id);
     for (int role = 0; role < 2 && at + MU_MS_NAME_MAX < size; role++) {
-        uint32_t members = 0;
+        uint32_t members = members_count(c, (Mu__Ms__Role)role);
 
-        for (const struct mu_ms_node *n = c->nodes; n; n = n->next)
-            members += n->role == (Mu__Ms__Role)role && !n->is_leaving;
         if (members < c->want[role])
             at += (size_t)snprintf(text + at, size - at, "%s%u of %u %s", at ? ", " : "", c->want[role] - members,
                                    c->want[role], role == MU__MS__ROLE__WORKER ? "workers" : "servers");
@@ -145,7 +153,7 @@ static struct mu_ms_node *node_new(struct mu_ms_cluster *c, const struct mu_ms_r
     uint32_t rank = lost ? lost->rank : rank_free(c, r->role, r->claim);
 
     *ret_why = "all nodes of its role are there";
-    if (rank == MU_MS_NO_RANK)
+    if (rank == MU_MS_NO_RANK || (!lost && members_count(c, r->role) >= c->want[r->role]))
         return NULL;
     *ret_why = "there is no memory for it";
     node = calloc(1, sizeof *node);
@@ -163,6 +171,30 @@ static struct mu_ms_node *node_new(struct mu_ms_cluster *c, const struct mu_ms_r
     return node;
 }
 
+/* The last one of a cluster that has ended has gone: the next cluster may come. */
+static void begin_anew(struct mu_ms_cluster *c)
+{
+    while (c->nodes)
+        mu_ms_node_drop(c, c->nodes);
+    memcpy(c->want, c->wanted_first, sizeof c->want);
+    c->state = MU__MS__STATE__STARTING;
+}
+
+static bool is_anybody_there(const struct mu_ms_cluster *c)
+{
+    for (const struct mu_ms_node *n = c->nodes; n; n = n->next)
+        if (n->conn)
+            return true;
+    return false;
+}
+
+static bool is_address(const char *ip)
+{
+    struct in6_addr address;
+
+    return inet_pton(AF_INET, ip, &address) == 1 || inet_pton(AF_INET6, ip, &address) == 1;
+}
+
 static const char *register_check(const struct mu_ms_cluster *c, const struct mu_ms_register *r,
                                   const struct mu_ms_node *node, const struct mu_ms_conn *conn)
 {
@@ -170,7 +202,7 @@ static const char *register_check(const struct mu_ms_cluster *c, const struct mu
         return "a node's id has 1 to 255 bytes";
     if (r->role != MU__MS__ROLE__SERVER && r->role != MU__MS__ROLE__WORKER)
         return "a node is a server or a worker";
-    if (!r->ip[0] || strlen(r->ip) >= sizeof node->ip || r->port == 0 || r->port > 65535)
+    if (strlen(r->ip) >= sizeof node->ip || !is_address(r->ip) || r->port == 0 || r->port > 65535)
         return "its address is none";
     if (c->state == MU__MS__STATE__EXIT)
         return "the cluster is about to end";
@@ -186,9 +218,13 @@ static const char *register_check(const struct mu_ms_cluster *c, const struct mu
 const char *mu_ms_cluster_register(struct mu_ms_cluster *c, const struct mu_ms_register *r, struct mu_ms_conn *conn,
                                    uint64_t now, struct mu_ms_node **ret_node)
 {
-    struct mu_ms_node *node = mu_ms_cluster_find(c, r->id);
-    const char *why = register_check(c, r, node, conn);
+    struct mu_ms_node *node;
+    const char *why;
 
+    if (c->state != MU__MS__STATE__STARTING && !is_anybody_there(c))
+        begin_anew(c);
+    node = mu_ms_cluster_find(c, r->id);
+    why = register_check(c, r, node, conn);
     if (why)
         return why;
     if (!node)
@@ -196,9 +232,11 @@ const char *mu_ms_cluster_register(struct mu_ms_cluster *c, const struct mu_ms_r
     if (!node)
         return why;
     node->is_late = node->is_behind && (c->is_told || !mu_ms_is_scaling(c));
+    c->is_changed |= !node->is_alive && mu_ms_is_scaling(c) && c->is_told;
     snprintf(node->ip, sizeof node->ip, "%s", r->ip);
     node->port = r->port;
     node->conn = conn;
+    node->is_untold = false;
     node->is_alive = node->is_registered = true;
     node->heard_ns = now;
     *ret_node = node;
@@ -239,17 +277,19 @@ void mu_ms_cluster_beat(struct mu_ms_cluster *c, struct mu_ms_node *node, struct
     mu_ms_cluster_go_on(c, now);
 }
 
-/* All that are left have finished. Nobody is waited for: a node that ends at once has no time to acknowledge. */
-static void end_if_finished(struct mu_ms_cluster *c)
+/* All that are left have finished: the end. Nobody is waited for: a node that ends at once has no time to acknowledge.
+ */
+void mu_ms_cluster_end_if_finished(struct mu_ms_cluster *c)
 {
     uint32_t finished = 0, members = 0, lost = 0;
 
     for (const struct mu_ms_node *n = c->nodes; n; n = n->next) {
         members += !n->is_leaving;
-        finished += n->is_finished;
+        finished += n->is_finished && !n->is_leaving;
         lost += !n->is_leaving && !n->is_finished && !n->is_alive;
     }
-    if (finished == 0 || finished + lost < members || members < c->want[0] + c->want[1])
+    if (c->state == MU__MS__STATE__EXIT || finished == 0 || finished + lost < members ||
+        members < c->want[0] + c->want[1])
         return;
     c->state = MU__MS__STATE__EXIT;
     c->is_over = true;
@@ -258,32 +298,15 @@ static void end_if_finished(struct mu_ms_cluster *c)
 
 void mu_ms_cluster_finish(struct mu_ms_cluster *c, struct mu_ms_node *node)
 {
-    if (node->is_leaving || c->state == MU__MS__STATE__EXIT)
+    if (c->state == MU__MS__STATE__EXIT)
         return;
     node->is_finished = true;
-    end_if_finished(c);
+    mu_ms_cluster_end_if_finished(c);
 }
 
 void mu_ms_cluster_event(struct mu_ms_cluster *c, uint32_t event)
 {
     mu_ms_tell_event(c, event);
-}
-
-/* The last one of a cluster that has ended has gone: the next cluster may come. */
-static void begin_anew(struct mu_ms_cluster *c)
-{
-    while (c->nodes)
-        mu_ms_node_drop(c, c->nodes);
-    memcpy(c->want, c->wanted_first, sizeof c->want);
-    c->state = MU__MS__STATE__STARTING;
-}
-
-static bool is_anybody_there(const struct mu_ms_cluster *c)
-{
-    for (const struct mu_ms_node *n = c->nodes; n; n = n->next)
-        if (n->conn)
-            return true;
-    return false;
 }
 
 static void node_mourn(struct mu_ms_cluster *c, struct mu_ms_node *node, const char *why, uint64_t now)
@@ -292,13 +315,13 @@ static void node_mourn(struct mu_ms_cluster *c, struct mu_ms_node *node, const c
 
     snprintf(sentence, sizeof sentence, "%s %u (%.60s) %s", role_word(node->role), node->rank, node->id, why);
     mu_ms_say(c, "MindSpore: %s", sentence);
-    node->is_alive = node->is_registered = node->is_asked = false;
+    node->is_alive = node->is_registered = node->is_asked = node->is_behind = false;
     if (mu_ms_is_scaling(c))
         mu_ms_scale_back(c, sentence, now);
     if (!mu_ms_is_scaling(c))
         c->state = MU__MS__STATE__NODE_TIMEOUT;
     mu_ms_tell_beat(c);
-    end_if_finished(c);
+    mu_ms_cluster_end_if_finished(c);
 }
 
 void mu_ms_cluster_lost(struct mu_ms_cluster *c, struct mu_ms_node *node, const char *why, uint64_t now)
@@ -310,11 +333,15 @@ void mu_ms_cluster_lost(struct mu_ms_cluster *c, struct mu_ms_node *node, const 
         node->is_alive = false;
         if (!is_anybody_there(c))
             begin_anew(c);
+    } else if (node->is_leaving && !c->is_told) {
+        node->is_alive = false; /* it may be wanted again */
     } else if (node->is_leaving || c->state == MU__MS__STATE__STARTING ||
                (mu_ms_is_scaling(c) && !node->is_old && !c->is_told)) {
         mu_ms_node_drop(c, node); /* its place is free */
     } else if (node->is_finished) {
-        node->is_alive = false;
+        node->is_alive = node->is_asked = false;
+        if (mu_ms_is_scaling(c) && c->is_told)
+            mu_ms_scale_back(c, why, now);
     } else if (was_there) {
         node_mourn(c, node, why, now);
     }
@@ -325,7 +352,8 @@ void mu_ms_cluster_lost(struct mu_ms_cluster *c, struct mu_ms_node *node, const 
 static struct mu_ms_node *silent_find(const struct mu_ms_cluster *c, uint64_t now)
 {
     for (struct mu_ms_node *n = c->nodes; n; n = n->next)
-        if (n->is_alive && !n->is_finished && now > n->heard_ns && now - n->heard_ns > c->silence_ns)
+        if (n->is_alive && !n->is_finished &&
+            (n->is_untold || (now > n->heard_ns && now - n->heard_ns > c->silence_ns)))
             return n;
     return NULL;
 }
@@ -337,7 +365,9 @@ void mu_ms_cluster_tick(struct mu_ms_cluster *c, uint64_t now)
 
     snprintf(why, sizeof why, "has not been heard for %llu s", (unsigned long long)(c->silence_ns / 1000000000));
     while (c->state != MU__MS__STATE__EXIT && (silent = silent_find(c, now)))
-        mu_ms_cluster_lost(c, silent, why, now);
+        mu_ms_cluster_lost(c, silent, silent->is_untold ? "cannot be told anything" : why, now);
+    if (c->state == MU__MS__STATE__EXIT && !is_anybody_there(c))
+        begin_anew(c);
     if (mu_ms_is_scaling(c) && now > c->until_ns)
         mu_ms_scale_late(c, now);
 }

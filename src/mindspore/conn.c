@@ -124,6 +124,12 @@ static size_t protocol_take(struct mu_ms_conn *conn, const uint8_t *bytes, size_
     return conn->take(conn, bytes, len);
 }
 
+/* It has not said for long what it speaks. */
+bool mu_ms_conn_is_mute(const struct mu_ms_conn *conn)
+{
+    return conn->take == protocol_take && mu_now() - conn->since_ns > 30000000000ull;
+}
+
 /* False: it is closed by now. */
 static bool requests_take(struct mu_ms_conn *conn)
 {
@@ -190,7 +196,7 @@ static void on_conn_room(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_ro
 
 static bool may_come(struct mu_ms_conn *conn)
 {
-    uid_t user;
+    uid_t user = MU_PEER_UNKNOWN;
     char why[80];
     int fd;
 
@@ -209,8 +215,10 @@ void mu_ms_conn_accept(struct mu_mindspore *server, uv_stream_t *listener)
     struct sockaddr_storage peer;
     int len = sizeof peer, rc;
 
-    if (!conn) /* it is asked again when the next one comes */
+    server->is_deaf = !conn; /* the clock tries again */
+    if (!conn)
         return;
+    conn->since_ns = mu_now();
     conn->server = server;
     conn->take = protocol_take;
     uv_tcp_init(server->options.loop, &conn->tcp);

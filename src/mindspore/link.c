@@ -22,7 +22,7 @@ struct mu_ms_link {
     struct mu_ms_link *next, *prev;
     struct mu_ms_node *node; /* NULL: it is not its link any more */
     uint32_t waiting;        /* frames that have not gone */
-    bool is_closing;
+    bool is_closing, is_connected;
     char ip[64];
     uint32_t port;
     char piece[PIECE];
@@ -104,25 +104,21 @@ static void on_connected(uv_connect_t *connect, int status)
     if (status < 0)
         link_fail(link, status);
     else
-        uv_read_start((uv_stream_t *)&link->tcp, on_piece, on_acknowledged);
+        link->is_connected = uv_read_start((uv_stream_t *)&link->tcp, on_piece, on_acknowledged) == 0;
 }
 
-/* NULL: it is said why. */
+/* NULL: no memory, or no way there. */
 static struct mu_ms_link *link_new(struct mu_mindspore *server, struct mu_ms_node *node)
 {
     struct sockaddr_storage to;
     struct mu_ms_link *link;
 
     if (uv_ip4_addr(node->ip, (int)node->port, (struct sockaddr_in *)&to) &&
-        uv_ip6_addr(node->ip, (int)node->port, (struct sockaddr_in6 *)&to)) {
-        mu_ms_said(server, "MindSpore: %.60s cannot be told anything: '%s' is no address", node->id, node->ip);
+        uv_ip6_addr(node->ip, (int)node->port, (struct sockaddr_in6 *)&to))
         return NULL;
-    }
     link = calloc(1, sizeof *link);
-    if (!link) {
-        mu_ms_said(server, "MindSpore: %.60s cannot be told anything: no memory", node->id);
+    if (!link)
         return NULL;
-    }
     link->server = server;
     link->node = node;
     link->port = node->port;
@@ -172,22 +168,20 @@ void mu_ms_link_push(struct mu_mindspore *server, struct mu_ms_node *node, Mu__M
     uv_buf_t buf;
 
     if (link && (link->port != node->port || strcmp(link->ip, node->ip) != 0)) { /* it has come again, elsewhere */
-        mu_ms_link_drop(node);
+        if (link->is_connected)
+            mu_ms_link_drop(node);
+        else
+            link_close(link);
         link = NULL;
-    }
-    if (link && uv_stream_get_write_queue_size((uv_stream_t *)&link->tcp) > MU_MS_OUT_MAX) {
-        mu_ms_said(server, "MindSpore: %.60s does not take what it is told", node->id);
-        return;
     }
     if (!link)
         link = link_new(server, node);
-    if (!link)
+    push = link && uv_stream_get_write_queue_size((uv_stream_t *)&link->tcp) <= MU_MS_OUT_MAX
+               ? malloc(sizeof *push + head_len + len)
+               : NULL;
+    node->is_untold |= !push;
+    if (!push)
         return;
-    push = malloc(sizeof *push + head_len + len);
-    if (!push) {
-        mu_ms_said(server, "MindSpore: %.60s cannot be told anything: no memory", node->id);
-        return;
-    }
     memcpy(push->bytes, head, head_len);
     if (len)
         memcpy(push->bytes + head_len, body, len);
@@ -196,6 +190,7 @@ void mu_ms_link_push(struct mu_mindspore *server, struct mu_ms_node *node, Mu__M
     link->waiting++;
     if (uv_write(&push->request, (uv_stream_t *)&link->tcp, &buf, 1, on_pushed)) {
         link->waiting--;
+        node->is_untold = true;
         free(push);
         link_close(link);
     }

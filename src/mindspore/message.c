@@ -43,7 +43,7 @@ static bool list_make(const struct mu_ms_cluster *c, bool is_all, struct ms_list
     for (const struct mu_ms_node *n = c->nodes; n; n = n->next) {
         Mu__Ms__Member *m = &ret_list->members[ret_list->count];
 
-        if (n->is_leaving || (!is_all && (n->role != MU__MS__ROLE__SERVER || !n->is_registered)))
+        if (n->is_leaving || (!is_all && (n->role != MU__MS__ROLE__SERVER || !n->is_alive)))
             continue;
         mu__ms__member__init(m);
         m->rank_id = n->rank;

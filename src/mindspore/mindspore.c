@@ -59,7 +59,7 @@ static void on_gone(void *arg, struct mu_ms_node *node)
     for (struct mu_ms_conn *conn = server->conns; conn; conn = conn->next)
         if (conn->node == node) {
             conn->node = NULL;
-            conn->is_broken = !server->is_stopping && node->conn == conn; /* closed soon: the node is no member */
+            conn->is_broken = !server->is_stopping; /* closed soon: the node is no member */
         }
 }
 
@@ -123,12 +123,15 @@ static void on_clock(uv_timer_t *timer)
 
     for (struct mu_ms_conn *conn = server->conns, *next; conn; conn = next) {
         next = conn->next;
-        if (conn->is_broken) {
+        if (conn->is_broken || mu_ms_conn_is_mute(conn)) {
             mu_ms_conn_close(conn);
             next = server->conns; /* more may have gone with it */
         }
     }
+    for (unsigned i = 0; server->is_deaf && i < server->num_listeners; i++)
+        mu_ms_conn_accept(server, (uv_stream_t *)&server->listeners[i]);
     mu_ms_cluster_tick(&server->cluster, mu_now());
+    mu_ms_topology_tick(&server->topology, mu_now());
 }
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
  *   message.c     what the cluster tells its members
  *   link.c        the connections on which it does
  *   rest.c        HTTP's paths
- *   rpc0.c        RPC0: ranks, keys
+ *   rpc0.c        RPC0: ranks; keys.c: its keys
  *
  * cluster.c, scale.c and message.c know no socket: they tell by three functions (struct mu_ms_out).
  */
@@ -28,6 +28,7 @@
 #define MU_MS_FRAME_MAX (16u << 20) /* bytes, of a request */
 #define MU_MS_META_MAX  1024u
 #define MU_MS_OUT_MAX   (16u << 20) /* bytes that a peer has not taken */
+#define MU_MS_KEYS_MAX  (64u << 20) /* bytes, of RPC0's keys and values together */
 #define MU_MS_NO_RANK   0xffffffffu
 #define MU_MS_SENTENCE  512u
 
@@ -48,6 +49,7 @@ struct mu_ms_node {
     bool is_behind;     /* it was told of the scaling, and not of its outcome; */
     bool is_late;       /* and has registered again after that was told to the others */
     bool is_finished;
+    bool is_untold; /* something could not be sent to it: it is lost soon */
     uint64_t heard_ns;
     struct mu_ms_conn *conn; /* its own; NULL: it has none */
     struct mu_ms_link *link; /* to it; NULL: none yet */
@@ -69,10 +71,11 @@ struct mu_ms_cluster {
     struct mu_ms_node *nodes;
     uint32_t want[2], wanted_first[2], wanted_before[2]; /* by role: now, at the start, before the scaling */
     Mu__Ms__State state, scaling;                        /* scaling: which one is under way, or was the last */
-    bool is_told;                                        /* the outcome of the scaling */
-    bool is_over;                                        /* a whole cluster has finished */
-    uint32_t scalings;                                   /* that have succeeded */
-    uint64_t until_ns;                                   /* of this half of the scaling */
+    bool is_changed;   /* a member has come again since the outcome of the scaling was told: all are told of it */
+    bool is_told;      /* the outcome of the scaling */
+    bool is_over;      /* a whole cluster has finished */
+    uint32_t scalings; /* that have succeeded */
+    uint64_t until_ns; /* of this half of the scaling */
     uint64_t scale_ns, silence_ns;
 };
 
@@ -102,6 +105,7 @@ void mu_ms_say(const struct mu_ms_cluster *c, const char *format, ...) __attribu
 
 /* for scale.c */
 bool mu_ms_is_scaling(const struct mu_ms_cluster *c);
+void mu_ms_cluster_end_if_finished(struct mu_ms_cluster *c);
 void mu_ms_node_drop(struct mu_ms_cluster *c, struct mu_ms_node *node);
 bool mu_ms_is_whole(const struct mu_ms_cluster *c);                         /* every member is there and registered */
 void mu_ms_missing(const struct mu_ms_cluster *c, char *text, size_t size); /* "server 1 (fl1), 1 of 3 servers" */
@@ -126,6 +130,21 @@ void mu_ms_tell_scale(struct mu_ms_cluster *c, struct mu_ms_node *node);
 void mu_ms_tell_event(struct mu_ms_cluster *c, uint32_t event);
 void mu_ms_tell(struct mu_ms_cluster *c, Mu__Ms__Command command); /* all, without a body */
 
+/* ---- keys.c ---- */
+
+struct mu_ms_key {
+    struct mu_ms_key *next, *prev;
+    size_t len;
+    char *name;
+    uint8_t value[];
+};
+
+struct mu_ms_topology;
+struct mu_ms_key *mu_ms_key_find(const struct mu_ms_topology *t, const char *name);
+void mu_ms_key_drop(struct mu_ms_topology *t, struct mu_ms_key *key);
+/* False: no memory, or too much of it. */
+bool mu_ms_key_put(struct mu_ms_topology *t, const char *name, const void *value, size_t len);
+
 /* ---- rpc0.c: RPC0's cluster ---- */
 
 struct mu_ms_topology {
@@ -141,6 +160,7 @@ struct mu_ms_topology {
 
 size_t mu_ms_rpc0_take(struct mu_ms_conn *conn, const uint8_t *bytes, size_t len);
 void mu_ms_rpc0_closed(struct mu_ms_topology *t, struct mu_ms_conn *conn, uint64_t now);
+void mu_ms_topology_tick(struct mu_ms_topology *t, uint64_t now);
 void mu_ms_topology_free(struct mu_ms_topology *t);
 uint32_t mu_ms_topology_count(const struct mu_ms_topology *t, Mu__Ms__Role role);
 
@@ -159,7 +179,9 @@ struct mu_ms_conn {
     unsigned told, told_next;
     uint64_t told_ns;
     char told_key[256];
+    uint64_t since_ns;
     bool is_closing;
+    bool is_head;   /* HTTP: its answer has no body */
     bool is_last;   /* it is closed when its answer has gone */
     bool is_broken; /* it is closed soon: it does not take its answers, or its node is no member any more */
     char name[64];
@@ -168,6 +190,7 @@ struct mu_ms_conn {
 
 void mu_ms_conn_accept(struct mu_mindspore *server, uv_stream_t *listener);
 void mu_ms_conn_close(struct mu_ms_conn *conn);
+bool mu_ms_conn_is_mute(const struct mu_ms_conn *conn);
 /* It is said why. */
 size_t mu_ms_conn_refuse(struct mu_ms_conn *conn, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Two runs of bytes, copied. */
@@ -207,6 +230,7 @@ struct mu_mindspore {
     uint64_t sentences_from; /* those of strangers are bounded in number */
     uint32_t sentences;
     bool is_stopping;
+    bool is_deaf; /* a connection waits that there was no memory for */
     void (*stopped)(void *arg);
     void *stopped_arg;
 };

@@ -50,7 +50,7 @@ static void body_send(struct mu_ms_conn *conn, int status, const char *body, siz
         snprintf(head, sizeof head, "HTTP/1.1 %d Client\r\nContent-Type: %s\r\nContent-Length: %zu\r\n%s\r\n", status,
                  status == 200 ? "application/json" : "text/html", len, conn->is_last ? "Connection: close\r\n" : "");
 
-    mu_ms_conn_send(conn, head, (size_t)n, body, len);
+    mu_ms_conn_send(conn, head, (size_t)n, body, conn->is_head ? 0 : len);
 }
 
 static void text_send(struct mu_ms_conn *conn, int status, struct rest_text *text)
@@ -263,6 +263,7 @@ size_t mu_ms_rest_take(struct mu_ms_conn *conn, const uint8_t *bytes, size_t len
         conn->is_last = false;
         return 0;
     }
+    conn->is_head = strcmp(request.method, "HEAD") == 0;
     request_serve(conn, &request, bytes + head);
     return conn->is_closing ? MU_MS_BAD : (size_t)head + (size_t)request.body_len;
 }

@@ -20,7 +20,6 @@
 
 #define HEAD      20u
 #define WORD_MAX  4096u /* bytes, of a name, or of to, or of from */
-#define KEYS_MAX  (64u << 20)
 #define PATIENCE  500000000ull
 #define FOUND_NEW 11u
 #define AGAIN     500000000ull /* ns: a node that did not understand asks again then, not before */
@@ -48,65 +47,15 @@ struct mu_ms_peer {
     char role[ROLE_MAX + 1], host[MU_MS_NAME_MAX + 1], id[MU_MS_NAME_MAX + 1];
 };
 
-struct mu_ms_key {
-    struct mu_ms_key *next, *prev;
-    size_t len;
-    char *name;
-    uint8_t value[];
-};
-
 static Mu__Ms__Role role_of(const char *role)
 {
     return strcmp(role, "MS_WORKER") == 0 ? MU__MS__ROLE__WORKER : MU__MS__ROLE__SERVER;
 }
 
-/* ---- keys -------------------------------------------------------------------------------------------------------- */
-
-static struct mu_ms_key *key_find(const struct mu_ms_topology *t, const char *name)
-{
-    for (struct mu_ms_key *key = t->keys; key; key = key->next)
-        if (strcmp(key->name, name) == 0)
-            return key;
-    return NULL;
-}
-
-static void key_drop(struct mu_ms_topology *t, struct mu_ms_key *key)
-{
-    MU_LIST_DROP(t->keys, key);
-    t->held -= strlen(key->name) + key->len;
-    free(key->name);
-    free(key);
-}
-
-/* False: no memory, or too much of it. */
-static bool key_put(struct mu_ms_topology *t, const char *name, const void *value, size_t len)
-{
-    struct mu_ms_key *old = key_find(t, name), *key;
-
-    if (strlen(name) + len > KEYS_MAX - t->held)
-        return false;
-    key = malloc(sizeof *key + len);
-    if (!key)
-        return false;
-    key->name = strdup(name);
-    if (!key->name) {
-        free(key);
-        return false;
-    }
-    key->len = len;
-    if (len)
-        memcpy(key->value, value, len);
-    if (old)
-        key_drop(t, old);
-    t->held += strlen(name) + len;
-    MU_LIST_PUSH(t->keys, key);
-    return true;
-}
-
 void mu_ms_topology_free(struct mu_ms_topology *t)
 {
     while (t->keys)
-        key_drop(t, t->keys);
+        mu_ms_key_drop(t, t->keys);
     while (t->peers) {
         struct mu_ms_peer *peer = t->peers;
 
@@ -169,7 +118,7 @@ static bool ranks_publish(struct mu_ms_topology *t)
 
     for (const struct mu_ms_peer *peer = t->peers; peer; peer = peer->next) {
         snprintf(name, sizeof name, "%s%s", peer->role, peer->id);
-        if (!key_put(t, name, rank, (size_t)snprintf(rank, sizeof rank, "%u", peer->rank)))
+        if (!mu_ms_key_put(t, name, rank, (size_t)snprintf(rank, sizeof rank, "%u", peer->rank)))
             return false;
     }
     return true;
@@ -217,22 +166,35 @@ static bool is_abnormal(struct mu_mindspore *server, uint64_t now)
     return is_any;
 }
 
+/* Nobody's connection is left, since when: then the next cluster may come. */
+static bool is_deserted(const struct mu_ms_topology *t, uint64_t since)
+{
+    for (const struct mu_ms_peer *peer = t->peers; peer; peer = peer->next)
+        if (peer->conn || (!peer->is_done && peer->lost_ns > since))
+            return false;
+    return t->count > 0;
+}
+
+void mu_ms_topology_tick(struct mu_ms_topology *t, uint64_t now)
+{
+    if (is_deserted(t, now - PATIENCE))
+        mu_ms_topology_free(t);
+}
+
 void mu_ms_rpc0_closed(struct mu_ms_topology *t, struct mu_ms_conn *conn, uint64_t now)
 {
-    bool is_anybody_there = false, is_all_done = t->count > 0;
+    bool is_all_done = t->count > 0;
 
     for (struct mu_ms_peer *peer = t->peers; peer; peer = peer->next) {
         if (peer->conn == conn) {
             peer->conn = NULL;
             peer->lost_ns = now;
         }
-        is_anybody_there |= peer->conn != NULL;
-        is_all_done &= peer->is_done;
+        is_all_done &= peer->is_done && !peer->conn;
     }
-    if (is_anybody_there || t->count == 0)
-        return;
     t->is_over |= is_all_done && is_complete(t);
-    mu_ms_topology_free(t); /* the next cluster may come */
+    if (is_all_done)
+        mu_ms_topology_free(t);
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
@@ -370,6 +332,8 @@ static void dialect_learn(struct mu_ms_topology *t, struct mu_ms_conn *conn, con
 
     if (t->is_fixed || strlen(name) >= sizeof conn->told_key)
         return;
+    if (conn->told == t->found && !is_again && strncmp(conn->told_key, "MS_", 3) != 0)
+        t->is_fixed = true; /* it was told another key, and understood */
     if (is_again && now - conn->told_ns > AGAIN)
         t->found = t->found == FOUND_NEW ? FOUND_OLD : FOUND_NEW;
     if (!is_again || t->found != conn->told)
@@ -390,7 +354,7 @@ static void on_rpc0_read(struct mu_ms_conn *conn, const struct rpc0_frame *f)
         return;
     }
     value.name = asked->name;
-    key = key_find(t, asked->name);
+    key = mu_ms_key_find(t, asked->name);
     if (key) {
         value.value.len = key->len;
         value.value.data = key->value;
@@ -399,7 +363,7 @@ static void on_rpc0_read(struct mu_ms_conn *conn, const struct rpc0_frame *f)
     }
     message_answer(conn, f, key ? t->found : t->found + 1, &value.base);
     if (key && f->name == RPC0_DELETE)
-        key_drop(t, key);
+        mu_ms_key_drop(t, key);
     mu__ms__topology_value__free_unpacked(asked, NULL);
 }
 
@@ -409,8 +373,8 @@ static void on_rpc0_write(struct mu_ms_conn *conn, const struct rpc0_frame *f)
 
     if (!value)
         mu_ms_conn_refuse(conn, "the key that it writes cannot be read");
-    else if (!key_put(&conn->server->topology, value->name, value->value.data, value->value.len))
-        mu_ms_conn_refuse(conn, "its key does not fit: keys may have %u MiB together", KEYS_MAX >> 20);
+    else if (!mu_ms_key_put(&conn->server->topology, value->name, value->value.data, value->value.len))
+        mu_ms_conn_refuse(conn, "its key does not fit: keys may have %u MiB together", MU_MS_KEYS_MAX >> 20);
     if (value)
         mu__ms__topology_value__free_unpacked(value, NULL);
 }

@@ -19,7 +19,7 @@
 static void scale_begin(struct mu_ms_cluster *c, Mu__Ms__State state, uint64_t now)
 {
     c->state = c->scaling = state;
-    c->is_told = false;
+    c->is_told = c->is_changed = false;
     c->until_ns = now + c->scale_ns;
     for (struct mu_ms_node *n = c->nodes; n; n = n->next) {
         n->is_old = n->is_behind = true;
@@ -103,21 +103,30 @@ const char *mu_ms_scale_in(struct mu_ms_cluster *c, char *const *ids, size_t cou
 
 /* ---- the outcome ------------------------------------------------------------------------------------------------- */
 
-static void scale_end_if_done(struct mu_ms_cluster *c)
+static void leavers_drop(struct mu_ms_cluster *c)
 {
-    bool is_whole = true;
+    for (struct mu_ms_node *n = c->nodes, *next; n; n = next) {
+        next = n->next;
+        if (n->is_leaving && !n->is_alive)
+            mu_ms_node_drop(c, n);
+    }
+}
 
+static void scale_end_if_done(struct mu_ms_cluster *c, uint64_t now)
+{
     if (!c->is_told)
         return;
-    for (const struct mu_ms_node *n = c->nodes; n; n = n->next) {
+    for (const struct mu_ms_node *n = c->nodes; n; n = n->next)
         if (n->is_asked)
             return;
-        is_whole &= n->is_alive || n->is_leaving;
-    }
-    mu_ms_tell(c, c->state == MU__MS__STATE__SCALING_OUT ? MU__MS__COMMAND__SCALE_OUT_DONE
-                                                         : MU__MS__COMMAND__SCALE_IN_DONE);
-    c->state = is_whole ? MU__MS__STATE__READY : MU__MS__STATE__NODE_TIMEOUT;
+    mu_ms_tell(c, c->scaling == MU__MS__STATE__SCALING_OUT ? MU__MS__COMMAND__SCALE_OUT_DONE
+                                                           : MU__MS__COMMAND__SCALE_IN_DONE);
+    leavers_drop(c);
+    c->state = mu_ms_is_whole(c) && !c->is_changed ? MU__MS__STATE__READY : MU__MS__STATE__NODE_TIMEOUT;
+    c->is_changed = false;
     mu_ms_tell_beat(c);
+    mu_ms_cluster_go_on(c, now); /* one that has come again meanwhile is told of to all */
+    mu_ms_cluster_end_if_finished(c);
 }
 
 static void outcome_tell_one(struct mu_ms_cluster *c, struct mu_ms_node *node)
@@ -164,10 +173,14 @@ void mu_ms_scale_go_on(struct mu_ms_cluster *c, uint64_t now)
 
 void mu_ms_scale_done(struct mu_ms_cluster *c, struct mu_ms_node *node, uint64_t now)
 {
-    (void)now;
     node->is_asked = false;
     if (mu_ms_is_scaling(c))
-        scale_end_if_done(c);
+        scale_end_if_done(c, now);
+    else if (!node->is_leaving) /* it was late */
+        c->out.push(c->out.arg, node,
+                    c->scaling == MU__MS__STATE__SCALING_IN ? MU__MS__COMMAND__SCALE_IN_DONE
+                                                            : MU__MS__COMMAND__SCALE_OUT_DONE,
+                    "", 0);
 }
 
 /* ---- the way back ------------------------------------------------------------------------------------------------ */
@@ -184,25 +197,34 @@ static void newcomers_drop(struct mu_ms_cluster *c)
 void mu_ms_scale_back(struct mu_ms_cluster *c, const char *why, uint64_t now)
 {
     if (c->is_told) { /* there is no way back: those that are left go on */
-        scale_end_if_done(c);
+        scale_end_if_done(c, now);
         return;
     }
     mu_ms_say(c, "MindSpore: the cluster stays as it was, with %u servers: %.400s",
               c->wanted_before[MU__MS__ROLE__SERVER], why);
     memcpy(c->want, c->wanted_before, sizeof c->want);
     newcomers_drop(c);
-    for (struct mu_ms_node *n = c->nodes; n; n = n->next)
-        n->next_rank = n->rank;
-    outcome_tell(c, now);
     for (struct mu_ms_node *n = c->nodes; n; n = n->next) {
-        n->is_leaving = false; /* one that was to leave is lost when it ends, and may come again */
-        n->is_registered = n->is_alive;
+        n->next_rank = n->rank;
+        n->is_leaving = false; /* it waits, and is not told: that would be its end. It may be asked to leave again */
     }
-    scale_end_if_done(c);
+    outcome_tell(c, now);
+    for (struct mu_ms_node *n = c->nodes; n; n = n->next)
+        n->is_registered = n->is_alive;
+    scale_end_if_done(c, now);
+}
+
+static struct mu_ms_node *asked_find(const struct mu_ms_cluster *c)
+{
+    for (struct mu_ms_node *n = c->nodes; n; n = n->next)
+        if (n->is_asked)
+            return n;
+    return NULL;
 }
 
 void mu_ms_scale_late(struct mu_ms_cluster *c, uint64_t now)
 {
+    struct mu_ms_node *asked;
     char missing[MU_MS_SENTENCE / 2], why[MU_MS_SENTENCE];
 
     if (!c->is_told) {
@@ -215,10 +237,7 @@ void mu_ms_scale_late(struct mu_ms_cluster *c, uint64_t now)
     }
     snprintf(why, sizeof why, "has not said within %llu s that it is done with the scaling",
              (unsigned long long)(c->scale_ns / 1000000000));
-    for (struct mu_ms_node *n = c->nodes; n; n = n->next)
-        if (n->is_asked) {
-            c->until_ns = now + c->scale_ns;
-            mu_ms_cluster_lost(c, n, why, now);
-            return;
-        }
+    c->until_ns = now + c->scale_ns;
+    while (mu_ms_is_scaling(c) && (asked = asked_find(c)))
+        mu_ms_cluster_lost(c, asked, why, now);
 }

@@ -184,8 +184,10 @@ static void on_event(struct mu_ms_conn *conn, const struct ms_frame *f)
 {
     Mu__Ms__Event *event = mu__ms__event__unpack(NULL, f->len, f->body);
 
-    if (!event) {
-        mu_ms_conn_refuse(conn, "its event cannot be read");
+    if (!event || !conn->node) {
+        mu_ms_conn_refuse(conn, event ? "it is no node's, and sends an event" : "its event cannot be read");
+        if (event)
+            mu__ms__event__free_unpacked(event, NULL);
         return;
     }
     mu_ms_cluster_event(&conn->server->cluster, event->event);

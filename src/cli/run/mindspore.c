@@ -55,7 +55,8 @@ int mu_cli_check_mindspore(const struct mu_cli_call *call, const struct mu_agent
     for (uint32_t i = 0; i < options->num_apps; i++)
         for (char *const *env = options->apps[i].env; env && *env; env++)
             for (size_t v = 0; mu_agent_mindspore_variables[v]; v++)
-                if (strncmp(*env, mu_agent_mindspore_variables[v], strcspn(*env, "=")) == 0)
+                if (strlen(mu_agent_mindspore_variables[v]) == strcspn(*env, "=") &&
+                    strncmp(*env, mu_agent_mindspore_variables[v], strcspn(*env, "=")) == 0)
                     return mu_cli_usage(call, "--mindspore and --env %s exclude each other: the launcher sets it",
                                         mu_agent_mindspore_variables[v]);
     return 0;
