@@ -299,6 +299,135 @@ def a_node_that_cannot_be_reached_is_lost_and_named():
         s.stop()
 
 
+def a_cluster_that_nobody_is_left_of_makes_room():
+    with Service(1, 1) as s:  # one finishes, the other dies
+        a, b = s.cluster(1, 1)
+        a.finish()
+        a.die()
+        b.die()
+        wait_for("room", lambda: s.state() == "ClUSTER_STARTING")
+        s.cluster(1, 1)
+        s.stop()
+    with Service(1, 0) as s:  # all die, of a cluster that had grown
+        a = s.cluster(1)[0]
+        s.http("/scaleout", {"worker_num": 0, "server_num": 1})
+        b = Node(s.address, "b")
+        b.register()
+        wait_for("READY", lambda: s.state() == "CLUSTER_READY")
+        a.die()
+        b.die()
+        wait_for("NODE_TIMEOUT", lambda: s.state() == "NODE_TIMEOUT")
+        wait_for("nobody", lambda: not any(n["alive"] == "true" for n in s.http("/nodes")[1]["node_ids"]))
+        check(s.cluster(1)[0].metadata()[0][:4] == (STARTING, 0, 0, 1), "the next one")
+        s.stop()
+
+
+def one_that_finished_and_went_is_not_missed():
+    with Service(2, 1) as s:
+        a, b, w = s.cluster(2, 1)
+        a.finish()
+        a.die()
+        b.die()
+        wait_for("a word of the death", lambda: w.beats and w.beats[-1][0] == TIMEOUT)
+        again = Node(s.address, "s1")
+        again.register()
+        wait_for("its metadata", again.metadata)
+        check(s.state() == "CLUSTER_READY", s.state())
+        s.stop()
+
+
+def a_node_that_comes_again_within_a_scaling_is_told_of_at_its_end():
+    with Service(2, 0) as s:
+        a, b = s.cluster(2)
+        a.obeys = False  # it says itself that it is done
+        s.http("/scaleout", {"worker_num": 0, "server_num": 1})
+        wait_for("the word to scale", lambda: a.told(OUT))
+        a.register()
+        c = Node(s.address, "c")
+        c.register()
+        wait_for("the outcome", lambda: a.metadata()[-1][0] == SCALING_OUT and c.metadata())
+        b.die()
+        wait_for("a word of the death", lambda: a.beats and not a.beats[-1][1]["s1"][1])
+        again = Node(s.address, "s1")
+        check(again.register() == 1, "its rank is %d", again.rank)
+        a.ask(OUT_DONE, pack(f1="s0"))
+        for n in (a, again, c):
+            wait_for("its new address", lambda: n.metadata() and n.metadata()[-1][4].get(1) == again.port)
+        wait_for("READY", lambda: s.state() == "CLUSTER_READY")
+        s.stop()
+
+
+def the_place_of_one_that_leaves_is_nobodys():
+    with Service(3, 0, "--mindspore-scale-timeout", "1s") as s:
+        a, b, c = s.cluster(3)
+        c.obeys = False
+        s.http("/scalein", {"node_ids": ["s1"]})
+        b.die()
+        wait_for("a word of it", lambda: any(n["alive"] == "false" for n in s.http("/nodes")[1]["node_ids"]))
+        check(Node(s.address, "new").register() == NO_RANK, "a newcomer within a scale-in")
+        wait_for("the way back", lambda: s.state() == "NODE_TIMEOUT")  # c did not come, and s1 is no more
+        check(len(s.http("/nodes")[1]["node_ids"]) == 3, "its members")
+        check(Node(s.address, "s1").register() == 1, "it comes again")
+        wait_for("READY", lambda: s.state() == "CLUSTER_READY")
+        s.stop()
+
+
+def a_scale_in_that_goes_back_keeps_those_that_were_to_leave():
+    with Service(3, 0, "--mindspore-scale-timeout", "1s") as s:
+        a, b, c = s.cluster(3)
+        b.scales = False
+        s.http("/scalein", {"node_ids": ["s2"]})
+        wait_for("READY", lambda: s.state() == "CLUSTER_READY")
+        check(sorted(a.metadata()[-1][4]) == [0, 1, 2] and len(c.metadata()) == 1, "%s %s", a.metadata(), c.metadata())
+        check(s.http("/scalein", {"node_ids": ["s2"]})[0] == 200, "it is asked to leave again")
+        s.stop()
+
+
+def finishes_within_a_scaling_count():
+    with Service(1, 1, "--mindspore-scale-timeout", "1s") as s:
+        members = s.cluster(1, 1)
+        s.http("/scaleout", {"worker_num": 0, "server_num": 1})
+        for n in members:
+            n.finish()
+        for n in members:  # the one that does not come takes it back, and all that there are have finished
+            wait_for("the end", lambda: n.told(FINISH))
+        s.stop()
+    with Service(3, 0) as s:
+        a, b, c = s.cluster(3)
+        c.finish()  # and leaves: it counts no more
+        s.http("/scalein", {"node_ids": ["s2"]})
+        wait_for("READY", lambda: s.state() == "CLUSTER_READY")
+        a.finish()
+        check(s.state() == "CLUSTER_READY" and not b.told(FINISH), "the end came one too early")
+        b.finish()
+        wait_for("the end", lambda: b.told(FINISH))
+        s.stop()
+
+
+def a_node_at_no_address_is_refused_or_lost():
+    with Service(2, 0) as s:
+        Node(s.address, "a").register()
+        b = Node(s.address, "b")
+        for ip, lost in (("not-an-address", False), ("255.255.255.255", True)):
+            answer = nodes.unpack(b.ask(REGISTER, pack(f1=ip, f2=5, f3="b"), rank=NO_RANK))
+            check(lost or nodes.first(answer, 2) == NO_RANK, "%s is taken", ip)
+            if not lost:
+                b = Node(s.address, "b")
+        wait_for("a word of it", lambda: "(b) cannot be told anything" in s.said())
+        wait_for("NODE_TIMEOUT", lambda: s.state() == "NODE_TIMEOUT")
+        s.stop()
+
+
+def rpc0_waits_for_the_next_connection_of_its_only_node():
+    with Service(0, 1, "--mindspore-dialect", "new") as s:
+        a = nodes.Client(s.address, "a")
+        check(a.register() == (1, 0, 1), "its registration")
+        a.sock.close()
+        b = nodes.Client(s.address, "a")
+        check(b.beat() == (1, 1, 1, 0) and b.own_rank() == b"0", "its beat on the next connection")
+        s.stop()
+
+
 def rpc0_gives_ranks_keys_and_names():
     for found in (11, 10):
         with Service(0, 3) as s:
@@ -355,7 +484,7 @@ TESTS = [the_bytes_are_those_of_the_protocol, ranks_are_unique_and_the_others_ar
          nodes_that_end_without_acknowledging_keep_nobody, servers_scale_out_and_in_and_keep_their_order,
          a_node_that_never_comes_takes_the_scaling_back, nodes_that_do_not_scale_are_none_the_worse,
          a_death_takes_the_scaling_back, paths_say_what_is_wrong_and_change_nothing, nothing_that_comes_ends_the_service,
-         a_node_that_cannot_be_reached_is_lost_and_named, rpc0_gives_ranks_keys_and_names, rpc0_takes_a_number_for_a_rank,
+         a_node_that_cannot_be_reached_is_lost_and_named, a_cluster_that_nobody_is_left_of_makes_room, one_that_finished_and_went_is_not_missed, a_node_that_comes_again_within_a_scaling_is_told_of_at_its_end, the_place_of_one_that_leaves_is_nobodys, a_scale_in_that_goes_back_keeps_those_that_were_to_leave, finishes_within_a_scaling_count, a_node_at_no_address_is_refused_or_lost, rpc0_waits_for_the_next_connection_of_its_only_node, rpc0_gives_ranks_keys_and_names, rpc0_takes_a_number_for_a_rank,
          a_job_tells_its_tasks_where_and_what_they_are]
 assert EXIT == 2
 for test in TESTS:

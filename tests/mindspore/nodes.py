@@ -118,7 +118,7 @@ class Node:
     """A server or a worker: registers, beats, and does as it is told, as MindSpore 1.5 does."""
 
     def __init__(self, address, name, role=SERVER, scales=True, listens=True):
-        self.name, self.role, self.scales = name, role, scales
+        self.name, self.role, self.scales, self.obeys = name, role, scales, True
         self.pushes, self.beats, self.lock = [], [], threading.Lock()  # (command, body); what was told without asking
         self.request_id, self.answers, self.rank, self.claim = 0, {}, None, NO_RANK
         self.door = socket.create_server(("127.0.0.1", 0)) if listens else None
@@ -181,6 +181,8 @@ class Node:
             pass
 
     def obey(self, command, fields):
+        if not self.obeys:
+            return
         if command == METADATA:
             self.rank = self.claim = first(fields, 5)
             if first(fields, 4) in (SCALING_OUT, SCALING_IN) and self.scales:
