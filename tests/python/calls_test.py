@@ -11,7 +11,9 @@ import functools
 import glob
 import os
 import signal
+import subprocess
 import sys
+import textwrap
 import threading
 import time
 import xml.etree
@@ -411,18 +413,28 @@ def program(text, *args, **more):
 
 
 def test_nothing_is_left():
-    out = program("""
-        import os, sys, muster
-        @muster.remote
-        def who(): return os.getpid()
-        task = muster.init(workers=2)
-        pids = set(muster.get([who.remote() for _ in range(50)]))
-        print(task.job, *pids)
-        if len(sys.argv) > 1:
-            sys.stdout.flush()
-            os.kill(os.getpid(), 9)
-        """, "kill", status=-9)
-    _gone(out)
+    for number in (signal.SIGTERM, signal.SIGKILL) * 3:  # what is left depends on which process dies first
+        driver = subprocess.Popen([sys.executable, "-c", textwrap.dedent("""
+            import os, time, muster
+            @muster.remote
+            def who(): return os.getpid()
+            @muster.remote
+            def sleep(): time.sleep(0.001)
+            @muster.remote
+            class Actor:
+                def pid(self): return os.getpid()
+            task = muster.init(workers=2)
+            actor = Actor.remote()
+            pids = {muster.get(actor.pid.remote()), *muster.get([who.remote() for _ in range(50)])}
+            refs = [sleep.remote() for _ in range(2000)]
+            print(task.job, *pids, flush=True)
+            muster.get(refs)
+            time.sleep(600)
+            """)], stdout=subprocess.PIPE, text=True)
+        out = driver.stdout.readline()
+        driver.send_signal(number)
+        driver.communicate()
+        _gone(out)
     _gone(program("""
         import os, sys, muster
         @muster.remote

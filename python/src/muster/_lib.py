@@ -137,6 +137,7 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_now_ns": (c_uint64, ()),
     "muster_after_ns": (c_uint64, (c_uint64,)),
     "muster_options_init": (None, (POINTER(Options),)),
+    "muster_segment_remove": (c_int, (c_char_p,)),
     "muster_join": (c_int, (POINTER(Options), POINTER(c_void_p))),
     "muster_leave": (c_int, (_H,)),
     "muster_job": (c_char_p, (_H,)),

@@ -119,6 +119,10 @@ def shutdown() -> None:
     if pool is None or pool.pid != os.getpid():
         return
     pool.is_ending = True
+    try:
+        os.write(pool.down, b"q")  # that it ends without this is the driver's death
+    except BrokenPipeError:
+        pass  # the helper has died
     os.close(pool.down)
     os.waitpid(pool.helper, 0)
     if pool.task.objects.pins:  # their memory must stay: the job goes with this process

@@ -48,12 +48,9 @@ def _read(fd: int, size: int, job: str) -> bytes:
 
 
 def _clean(job: str) -> None:
-    """The segment's file goes with the last of the job, who may have been killed: then with this visitor."""
-    import muster
-    try:
-        muster.join(job, observer=True, create=False).leave()
-    except muster.Error:
-        pass  # it is gone
+    """The job's file, once all that were in it have been killed: nobody is left that could leave it."""
+    from muster._lib import lib
+    lib.muster_segment_remove(job.encode())
 
 
 class _Worker:
@@ -89,8 +86,10 @@ class Helper:
         self.balance()
         while True:
             ready = [fd for fd, _ in self.poll.poll()]
-            if self.down in ready or pidfd in ready:
-                self.end()
+            if self.down in ready:
+                self.end(not os.read(self.down, 1))
+            if pidfd in ready:
+                self.end(True)
             if self.tell_read in ready:
                 self.hear()
             if woken in ready:
@@ -177,13 +176,14 @@ class Helper:
             finally:
                 os._exit(0)
 
-    def end(self) -> None:
-        """Of all workers, and of the job's file where the driver cannot see to it."""
+    def end(self, is_alone: bool = False) -> None:
+        """Of all workers; and of the job's file, where the driver is dead and cannot see to it."""
         for worker in self.workers.values():
             os.kill(worker.pid, signal.SIGKILL)
         for worker in self.workers.values():
             os.waitpid(worker.pid, 0)
-        _clean(self.config["job"])
+        if is_alone:
+            _clean(self.config["job"])
         os._exit(0)
 
 
