@@ -15,6 +15,8 @@ enum muster_status mu_ray_put(struct mu_ray_sched *s, uint64_t worker, uint64_t 
     enum muster_status status = mu_ray_worker_find(s, worker, &w);
 
     if (!status)
+        status = mu_ray_worker_store_check(s, w);
+    if (!status)
         status = mu_ray_object_new(s, 1, 1, ret_object);
     if (!status) {
         mu_ray_object_at(s, *ret_object)->producer = w->id;
@@ -41,6 +43,9 @@ enum muster_status mu_ray_request(struct mu_ray_sched *s, uint64_t worker, uint6
     if (root->is_lost)
         return mu_fail(MUSTER_DATA_LOSS, "object %" PRIu64 " is lost: %s", object,
                        root->why ? root->why : "its maker is gone");
+    status = mu_ray_worker_store_check(s, w);
+    if (status)
+        return status;
     if (!mu_ray_is_ready(s, object, &canonical)) {
         wait = malloc(sizeof *wait);
         if (!wait)

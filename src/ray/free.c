@@ -114,8 +114,11 @@ static void group_free(struct mu_ray_sched *s, uint64_t id)
 
 void mu_ray_lose(struct mu_ray_sched *s, uint64_t id, const char *why)
 {
-    struct mu_ray_object *root = mu_ray_root(s, id);
+    struct mu_ray_object *o = mu_ray_object_at(s, id), *root;
 
+    if (!o || o->is_freed)
+        return;
+    root = mu_ray_root(s, id);
     root->is_lost = true;
     if (!root->why)
         root->why = strdup(why);
@@ -153,6 +156,8 @@ static void task_abandon(struct mu_ray_sched *s, struct mu_ray_task *t)
             mu_ray_wait_end(s, &t->waits[i]);
         mu_ray_drop(s, t->waits[i].object); /* the submitter's, which its worker would have dropped */
     }
+    for (uint32_t i = 0; i < t->nested.count; i++)
+        mu_ray_drop(s, t->nested.all[i]);
     mu_ray_task_fail(s, t, "", (struct mu_ray_text){why, strlen(why)});
     snprintf(words, sizeof words, "its task %.100s did not run: %s", t->function->name, why);
     for (uint64_t i = 0; i < t->num_results; i++) {

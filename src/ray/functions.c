@@ -89,6 +89,7 @@ enum muster_status mu_ray_register_function(struct mu_ray_sched *s, uint64_t wor
     f->num_returns = num_returns;
     f->workers[w->id / 64] |= UINT64_C(1) << w->id % 64;
     mu_ray_worker_offer(s, w);
+    mu_ray_settle(s);
     return MUSTER_OK;
 }
 

@@ -127,9 +127,10 @@ struct mu_ray_object *mu_ray_root(const struct mu_ray_sched *s, uint64_t id)
     return mu_ray_object_at(s, root_of(s, id));
 }
 
-void mu_ray_unite(struct mu_ray_sched *s, uint64_t one, uint64_t other)
+void mu_ray_unite(struct mu_ray_sched *s, uint64_t alias, uint64_t target)
 {
-    uint64_t a = root_of(s, one), b = root_of(s, other), next;
+    uint64_t a = root_of(s, alias), b = root_of(s, target), next;
+    struct mu_ray_object *of_alias = mu_ray_object_at(s, a), *of_target = mu_ray_object_at(s, b);
     struct mu_ray_object *into, *from;
     struct mu_ray_note **last;
 
@@ -159,19 +160,20 @@ void mu_ray_unite(struct mu_ray_sched *s, uint64_t one, uint64_t other)
         ;
     *last = from->notes;
     from->notes = NULL;
-    into->is_lost = into->is_lost || from->is_lost;
-    if (!into->why)
-        into->why = from->why;
-    else
-        free(from->why);
-    from->why = NULL;
+    free(of_alias->why); /* an alias that was lost has been made after all */
+    of_alias->why = NULL;
+    into->is_lost = of_target->is_lost;
+    into->why = of_target->why;
+    if (from == of_target)
+        from->why = NULL;
 }
 
 bool mu_ray_is_ready(const struct mu_ray_sched *s, uint64_t id, struct mu_ray_object **ret_canonical)
 {
-    uint64_t canonical = mu_ray_root(s, id)->canonical;
-    struct mu_ray_object *o = canonical != MU_RAY_NIL ? mu_ray_object_at(s, canonical) : NULL;
+    struct mu_ray_object *o = mu_ray_object_at(s, id);
+    uint64_t canonical = o && !o->is_freed ? mu_ray_root(s, id)->canonical : MU_RAY_NIL;
 
+    o = canonical != MU_RAY_NIL ? mu_ray_object_at(s, canonical) : NULL;
     *ret_canonical = o;
     for (uint32_t i = 0; o && i < o->num_places; i++)
         if (o->places[i].state == MU_RAY_HERE)

@@ -10,6 +10,7 @@
  *   tasks.c      submission, history, the end of a task
  *   free.c       counts that go; what is freed, lost and given up
  *   ledger.c     which references a worker holds
+ *   nested.c     ids in values
  *   counts.c     requests about objects
  *   workers.c    workers and stores: registration, exports, death
  *   info.c       replies about all of it
@@ -85,6 +86,12 @@ struct mu_ray_page {
     struct mu_ray_object objects[MU_RAY_PAGE];
 };
 
+/* Ids in the values of a task's arguments: a count of each is handed on with the task, as those of arguments are. */
+struct mu_ray_ids {
+    uint64_t *all;
+    uint32_t count, room;
+};
+
 enum mu_ray_task_state { MU_RAY_WAITING, MU_RAY_READY, MU_RAY_RUNNING, MU_RAY_ENDED };
 
 struct mu_ray_task {
@@ -98,6 +105,7 @@ struct mu_ray_task {
     uint64_t first_result, num_results;
     size_t bytes;
     char *why; /* it is given up */
+    struct mu_ray_ids nested;
     uint32_t num_args;
     struct mu_ray_wait waits[]; /* one for each argument by id; object: the argument */
 };
@@ -208,9 +216,9 @@ enum muster_status mu_ray_object_new(struct mu_ray_sched *s, uint64_t number, ui
 void mu_ray_page_settle(struct mu_ray_sched *s, uint64_t id); /* that object is freed: perhaps its page is done */
 /* Of an id that is not freed. */
 struct mu_ray_object *mu_ray_root(const struct mu_ray_sched *s, uint64_t id);
-/* Two groups become one. */
-void mu_ray_unite(struct mu_ray_sched *s, uint64_t one, uint64_t other);
-/* The object can be had: its canonical id is known, and is at a store. */
+/* Two groups become one, which is lost where the target's is. */
+void mu_ray_unite(struct mu_ray_sched *s, uint64_t alias, uint64_t target);
+/* The object can be had: it is not freed, and its canonical id is known, and is at a store. */
 bool mu_ray_is_ready(const struct mu_ray_sched *s, uint64_t id, struct mu_ray_object **ret_canonical);
 void mu_ray_wait_for(struct mu_ray_sched *s, struct mu_ray_wait *wait);
 void mu_ray_wait_end(struct mu_ray_sched *s, struct mu_ray_wait *wait);
@@ -232,6 +240,8 @@ bool mu_ray_place_gone(struct mu_ray_sched *s, uint64_t id, uint32_t store, bool
 bool mu_ray_knows(const struct mu_ray_function *f, uint32_t worker);
 /* All that waits for this object, which is ready, goes on. */
 void mu_ray_wake(struct mu_ray_sched *s, uint64_t id);
+/* False: an argument is freed or lost, and the task is given up. */
+bool mu_ray_task_look(struct mu_ray_sched *s, struct mu_ray_task *t);
 void mu_ray_task_ready(struct mu_ray_sched *s, struct mu_ray_task *t);
 void mu_ray_worker_idle(struct mu_ray_sched *s, struct mu_ray_worker *w);  /* it has become so */
 void mu_ray_worker_offer(struct mu_ray_sched *s, struct mu_ray_worker *w); /* it may do more than before */
@@ -259,7 +269,7 @@ void mu_ray_tasks_close(struct mu_ray_sched *s);
 /* ---- free.c ---- */
 void mu_ray_drop(struct mu_ray_sched *s, uint64_t id);          /* a count of it */
 void mu_ray_drop_producer(struct mu_ray_sched *s, uint64_t id); /* if there is one */
-/* It will not be made: tasks that wait for it are given up. */
+/* It will not be made: tasks that wait for it are given up. Nothing happens to one that is freed. */
 void mu_ray_lose(struct mu_ray_sched *s, uint64_t id, const char *why);
 /* It can never run. */
 void mu_ray_give_up(struct mu_ray_sched *s, struct mu_ray_task *t, const char *format, ...)
@@ -274,6 +284,10 @@ void mu_ray_ledger_end(struct mu_ray_worker *w); /* nothing is known of it any m
 /* The worker is gone: they are dropped, and what it would have made is lost. */
 void mu_ray_ledger_release(struct mu_ray_sched *s, struct mu_ray_worker *w, const char *why);
 
+/* ---- nested.c ---- */
+/* The ids in the value that are not freed, appended. False: it cannot be read, or there are too many. */
+bool mu_ray_nested(const struct mu_ray_sched *s, const void *value, size_t len, struct mu_ray_ids *to);
+
 /* ---- workers.c ---- */
 /* The worker that a connection stands for; NULL: none that has a ledger. */
 struct mu_ray_worker *mu_ray_holder(const struct mu_ray_sched *s, uint64_t by);
@@ -281,6 +295,8 @@ struct mu_ray_worker *mu_ray_holder(const struct mu_ray_sched *s, uint64_t by);
 enum muster_status mu_ray_holder_check(const struct mu_ray_sched *s, uint64_t by);
 /* NOT_FOUND, FAILED_PRECONDITION: it is gone. */
 enum muster_status mu_ray_worker_find(const struct mu_ray_sched *s, uint64_t id, struct mu_ray_worker **ret_worker);
+/* UNAVAILABLE: its store is gone. */
+enum muster_status mu_ray_worker_store_check(const struct mu_ray_sched *s, const struct mu_ray_worker *w);
 void mu_ray_worker_equip(struct mu_ray_sched *s, struct mu_ray_worker *w); /* with all exports */
 void mu_ray_workers_close(struct mu_ray_sched *s);
 

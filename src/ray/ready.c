@@ -58,11 +58,12 @@ static void heap_down(struct mu_ray_function *f, size_t at)
     f->heap[at] = t;
 }
 
-/* Its submission has made room. */
+/* Its submission has made room, or its coming back. */
 static void heap_push(struct mu_ray_sched *s, struct mu_ray_task *t)
 {
     struct mu_ray_function *f = t->function;
 
+    t->state = MU_RAY_READY;
     f->heap[f->num_ready] = t;
     heap_up(f, f->num_ready++);
     if (f->is_active)
@@ -103,6 +104,7 @@ static struct mu_ray_task *heap_pop(struct mu_ray_sched *s, uint32_t worker)
         return NULL;
     t = best->heap[0];
     heap_remove(s, best, 0);
+    t->state = MU_RAY_WAITING;
     return t;
 }
 
@@ -122,12 +124,14 @@ void mu_ray_task_unqueue(struct mu_ray_sched *s, struct mu_ray_task *t)
         }
 }
 
-/* What was counted for it is its worker's: a reference to each argument, two to each result, one of them as its
- * producer. */
+/* What was counted for it is its worker's: a reference to each argument and to each id in a value, two to each result,
+ * one of them as its producer. */
 static void task_hand_over(struct mu_ray_sched *s, const struct mu_ray_task *t, struct mu_ray_worker *w, int sign)
 {
     for (uint32_t i = 0; i < t->num_args; i++)
         mu_ray_ledger_add(w, t->waits[i].object, sign);
+    for (uint32_t i = 0; i < t->nested.count; i++)
+        mu_ray_ledger_add(w, t->nested.all[i], sign);
     for (uint64_t i = 0; i < t->num_results; i++) {
         struct mu_ray_object *o = mu_ray_object_at(s, t->first_result + i);
 
@@ -156,11 +160,31 @@ static void task_assign(struct mu_ray_sched *s, struct mu_ray_task *t, struct mu
     mu_ray_send(s, &(struct mu_ray_call){.kind = MU_RAY_EXECUTE, .peer = w->id, .body = t->body});
 }
 
+bool mu_ray_task_look(struct mu_ray_sched *s, struct mu_ray_task *t)
+{
+    for (uint32_t i = 0; i < t->num_args; i++) {
+        const struct mu_ray_object *o = mu_ray_object_at(s, t->waits[i].object);
+
+        if (!o || o->is_freed) {
+            mu_ray_give_up(s, t, "an argument was freed: somebody dropped a reference that was another's");
+            return false;
+        }
+        o = mu_ray_root(s, t->waits[i].object);
+        if (o->is_lost) {
+            mu_ray_give_up(s, t, "an argument is lost: %s", o->why ? o->why : "its maker is gone");
+            return false;
+        }
+    }
+    return true;
+}
+
 void mu_ray_task_ready(struct mu_ray_sched *s, struct mu_ray_task *t)
 {
     struct mu_ray_worker *best = NULL;
     uint32_t least = UINT32_MAX;
 
+    if (!mu_ray_task_look(s, t))
+        return;
     for (struct mu_ray_worker *w = s->idle; w && least > 0; w = w->next)
         if (mu_ray_knows(t->function, w->id) && !w->importing) {
             uint32_t missing = arguments_missing(s, t, w->store);
@@ -174,13 +198,13 @@ void mu_ray_task_ready(struct mu_ray_sched *s, struct mu_ray_task *t)
         task_assign(s, t, best);
         return;
     }
-    t->state = MU_RAY_READY;
     heap_push(s, t);
 }
 
 void mu_ray_task_requeue(struct mu_ray_sched *s, struct mu_ray_worker *w)
 {
     struct mu_ray_task *t = w->task, *behind = s->queue;
+    struct mu_ray_function *f = t->function;
 
     while (behind && behind->operation < t->operation)
         behind = behind->next;
@@ -192,8 +216,12 @@ void mu_ray_task_requeue(struct mu_ray_sched *s, struct mu_ray_worker *w)
     task_hand_over(s, t, w, -1);
     s->num_running--;
     s->num_queued++;
-    t->function->num_queued++;
-    mu_ray_task_ready(s, t);
+    f->num_queued++;
+    t->state = MU_RAY_WAITING;
+    if (mu_ray_grow(&f->heap, sizeof *f->heap, f->num_queued, &f->room)) /* another may have its place by now */
+        mu_ray_task_ready(s, t);
+    else
+        mu_ray_give_up(s, t, "its worker is gone, and there is no memory to keep it for another");
 }
 
 void mu_ray_worker_offer(struct mu_ray_sched *s, struct mu_ray_worker *w)
@@ -204,8 +232,11 @@ void mu_ray_worker_offer(struct mu_ray_sched *s, struct mu_ray_worker *w)
     if (w->state != MU_RAY_IDLE || w->importing)
         return;
     while (count < LOOKS && least > 0 && (looked_at[count] = heap_pop(s, w->id)) != NULL) {
-        uint32_t missing = arguments_missing(s, looked_at[count], w->store);
+        uint32_t missing;
 
+        if (!mu_ray_task_look(s, looked_at[count]))
+            continue;
+        missing = arguments_missing(s, looked_at[count], w->store);
         if (missing < least) {
             least = missing;
             best = looked_at[count];

@@ -40,6 +40,7 @@ static void task_free(struct mu_ray_sched *s, struct mu_ray_task *t)
 {
     mu_ray_give(s, t->bytes);
     mu_blob_drop(t->body);
+    free(t->nested.all);
     free(t->why);
     free(t);
 }
@@ -167,9 +168,10 @@ static struct mu_blob *task_pack(struct mu_ray_text name, const struct mu_ray_va
     return blob;
 }
 
-/* The task, with its memory taken. Its arguments are known to be there. */
+/* The task, with its memory taken, and with the nested ids. Its arguments are known to be there. */
 static enum muster_status task_new(struct mu_ray_sched *s, struct mu_ray_function *f, const struct mu_ray_value *args,
-                                   size_t num_args, uint32_t by_id, struct mu_ray_task **ret_task)
+                                   size_t num_args, uint32_t by_id, const struct mu_ray_ids *nested,
+                                   struct mu_ray_task **ret_task)
 {
     uint64_t first = s->num_objects;
     struct mu_ray_text name = {f->name, f->len};
@@ -184,7 +186,8 @@ static enum muster_status task_new(struct mu_ray_sched *s, struct mu_ray_functio
         free(t);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for another task");
     }
-    t->bytes = sizeof *t + by_id * sizeof *t->waits + t->body->len + sizeof *t->body + sizeof *f->heap;
+    t->bytes = sizeof *t + by_id * sizeof *t->waits + t->body->len + sizeof *t->body + sizeof *f->heap +
+               nested->room * sizeof *nested->all;
     status = mu_ray_take(s, t->bytes);
     if (!status) {
         /* its producer's; one for the caller and one for the worker, each dropped for one of its own */
@@ -199,6 +202,7 @@ static enum muster_status task_new(struct mu_ray_sched *s, struct mu_ray_functio
     }
     t->num_results = f->num_returns;
     t->function = f;
+    t->nested = *nested;
     t->is_kept = true;
     *ret_task = t;
     return MUSTER_OK;
@@ -234,9 +238,11 @@ enum muster_status mu_ray_submit(struct mu_ray_sched *s, uint64_t worker, struct
     struct mu_ray_worker *w;
     enum muster_status status = mu_ray_worker_find(s, worker, &w);
     struct mu_ray_function *f;
-    struct mu_ray_object *o, *lost = NULL;
+    struct mu_ray_object *o;
     struct mu_ray_task *t = NULL;
+    struct mu_ray_ids nested = {.all = NULL};
     uint32_t by_id = 0;
+    bool is_known = true;
 
     if (!status && name.len == 0)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "the task names no function");
@@ -253,13 +259,15 @@ enum muster_status mu_ray_submit(struct mu_ray_sched *s, uint64_t worker, struct
         if (!args[i].obj) {
             by_id++;
             status = mu_ray_object_find(s, args[i].id, &o);
-            if (!status && mu_ray_root(s, args[i].id)->is_lost)
-                lost = mu_ray_root(s, args[i].id);
+        } else if (is_known) {
+            is_known = mu_ray_nested(s, args[i].obj, args[i].len, &nested);
         }
     if (!status)
-        status = task_new(s, f, args, num_args, by_id, &t);
-    if (status)
+        status = task_new(s, f, args, num_args, by_id, &nested, &t);
+    if (status) {
+        free(nested.all);
         return status;
+    }
     *ret_first = t->first_result;
     *ret_count = t->num_results;
     for (uint64_t i = 0; i < t->num_results; i++)
@@ -267,10 +275,12 @@ enum muster_status mu_ray_submit(struct mu_ray_sched *s, uint64_t worker, struct
     for (size_t i = 0; i < num_args; i++)
         if (!args[i].obj)
             mu_ray_ledger_add(w, args[i].id, -1);
+    for (uint32_t i = 0; i < nested.count; i++)
+        mu_ray_ledger_add(w, nested.all[i], -1);
+    if (!is_known) /* which references it gave away */
+        mu_ray_ledger_end(w);
     task_enqueue(s, t, args, num_args, mu_ray_creator(w));
-    if (lost)
-        mu_ray_give_up(s, t, "an argument is lost: %s", lost->why ? lost->why : "its maker is gone");
-    else if (t->missing == 0)
+    if (mu_ray_task_look(s, t) && t->missing == 0)
         mu_ray_task_ready(s, t);
     mu_ray_settle(s);
     return MUSTER_OK;

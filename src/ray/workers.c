@@ -28,6 +28,14 @@ enum muster_status mu_ray_worker_find(const struct mu_ray_sched *s, uint64_t id,
     return MUSTER_OK;
 }
 
+enum muster_status mu_ray_worker_store_check(const struct mu_ray_sched *s, const struct mu_ray_worker *w)
+{
+    if (s->stores[w->store]->is_gone)
+        return mu_fail(MUSTER_UNAVAILABLE, "the object store of worker %u at %s is gone: register again", w->id,
+                       s->stores[w->store]->address);
+    return MUSTER_OK;
+}
+
 const char *mu_ray_worker_address(const struct mu_ray_sched *s, uint32_t worker)
 {
     return s->workers[worker]->state == MU_RAY_GONE ? NULL : s->workers[worker]->address;
@@ -194,6 +202,7 @@ void mu_ray_import_done(struct mu_ray_sched *s, uint32_t worker)
 
     if (w->importing > 0 && --w->importing == 0)
         mu_ray_worker_offer(s, w);
+    mu_ray_settle(s);
 }
 
 enum muster_status mu_ray_export(struct mu_ray_sched *s, bool is_variable, const void *body, size_t len)
@@ -234,8 +243,8 @@ void mu_ray_kill_workers(struct mu_ray_sched *s, bool *ret_success)
     while (s->idle) {
         struct mu_ray_worker *w = s->idle;
 
+        mu_ray_send(s, &(struct mu_ray_call){.kind = MU_RAY_DIE, .peer = w->id}); /* while it has an address */
         worker_gone(s, w, "KillWorkers ended it");
-        mu_ray_send(s, &(struct mu_ray_call){.kind = MU_RAY_DIE, .peer = w->id});
     }
     mu_ray_functions_clear(s);
 }
@@ -283,15 +292,11 @@ void mu_ray_worker_lost(struct mu_ray_sched *s, uint32_t worker, bool has_task, 
 }
 
 /* Tasks that were ready may not be any more. */
-static void queue_look_lost(struct mu_ray_sched *s, const char *why)
+static void queue_look_lost(struct mu_ray_sched *s)
 {
     for (struct mu_ray_task *t = s->queue, *next; t; t = next) {
         next = t->next;
-        for (uint32_t i = 0; i < t->num_args; i++)
-            if (mu_ray_root(s, t->waits[i].object)->is_lost) {
-                mu_ray_give_up(s, t, "an argument is lost: %s", why);
-                break;
-            }
+        mu_ray_task_look(s, t);
     }
 }
 
@@ -316,8 +321,11 @@ void mu_ray_store_lost(struct mu_ray_sched *s, uint32_t store, const char *why)
         if (drop)
             mu_ray_drop(s, id);
     }
-    queue_look_lost(s, words);
+    queue_look_lost(s);
     mu_ray_settle(s);
+    for (uint32_t i = 0; i < s->num_workers; i++) /* what they would be given could not come to them */
+        if (s->workers[i]->store == store && !s->workers[i]->is_driver)
+            mu_ray_worker_lost(s, i, true, words);
 }
 
 void mu_ray_workers_close(struct mu_ray_sched *s)

@@ -289,6 +289,57 @@ SCHED_TEST(a_store_that_ends_takes_what_only_it_had)
     COUNTS(FREED, 1, FREED);
 }
 
+SCHED_TEST(an_alias_of_a_lost_id_harms_no_target)
+{
+    uint32_t driver, worker;
+    uint64_t target, alias, lost, other;
+
+    stores_begin(1);
+    driver = driver_new(0);
+    worker = worker_new(0);
+    target = put(driver);
+    alias = put(worker);
+    lost = put(worker);
+    other = put(driver);
+    for (uint64_t id = target; id <= other; id++)
+        increment(id);
+    ready(target, 0);
+    mu_ray_worker_lost(sched, worker, true, "it was killed");
+    assert_status(MUSTER_DATA_LOSS, mu_ray_request(sched, driver, alias));
+    assert_ok(mu_ray_alias(sched, alias, target)); /* said after all */
+    assert_ok(mu_ray_request(sched, driver, target));
+    assert_ok(mu_ray_request(sched, driver, alias));
+    assert_said("alias a 1=0");
+    assert_ok(mu_ray_alias(sched, other, lost));
+    assert_status(MUSTER_DATA_LOSS, mu_ray_request(sched, driver, other));
+    assert_says("it was killed");
+}
+
+SCHED_TEST(without_its_store_a_worker_is_lost_and_a_driver_is_refused)
+{
+    uint32_t driver, worker, beside;
+    uint64_t object, own;
+
+    stores_begin(2);
+    driver = driver_new(0);
+    beside = driver_new(1);
+    worker = worker_new(1);
+    function_new(worker, "f", 1);
+    increment(object = put(driver));
+    ready(object, 0);
+    mu_ray_store_lost(sched, 1, "it fell over");
+    increment(object);
+    submit(driver, "f", "0");
+    assert_said("");
+    assert_status(MUSTER_FAILED_PRECONDITION, mu_ray_ready_for_task(sched, worker, NULL));
+    assert_status(MUSTER_UNAVAILABLE, mu_ray_request(sched, beside, object));
+    assert_status(MUSTER_UNAVAILABLE, mu_ray_put(sched, beside, &own));
+    assert_ok(mu_ray_request(sched, driver, object));
+    worker = worker_new(0);
+    function_new(worker, "f", 1);
+    assert_said("execute 3 f");
+}
+
 SCHED_TEST(what_is_freed_takes_no_memory)
 {
     struct mu_ray_stats stats;

@@ -51,7 +51,7 @@ static void on_call(void *arg, const struct mu_ray_call *call)
         break;
     case MU_RAY_IMPORT_FUNCTION: note("import %u %.*s", call->peer, (int)call->body->len, call->body->bytes); break;
     case MU_RAY_IMPORT_VARIABLE: note("variable %u %.*s", call->peer, (int)call->body->len, call->body->bytes); break;
-    case MU_RAY_DIE: note("die %u", call->peer); break;
+    case MU_RAY_DIE: note("die %u%s", call->peer, mu_ray_worker_address(sched, call->peer) ? "" : " nowhere"); break;
     case MU_RAY_DELIVER:
         note("deliver %c %" PRIu64 " from %c", 'a' + (int)call->peer, call->object, 'a' + call->address[7] - '1');
         break;

@@ -417,6 +417,73 @@ SCHED_TEST(a_task_that_its_worker_never_heard_of_goes_to_another)
     assert_said("execute 2 g");
 }
 
+SCHED_TEST(tasks_that_come_back_find_room_among_new_ones)
+{
+    enum { WORKERS = 40, TASKS = 48 };
+    uint32_t driver, workers[WORKERS], last;
+
+    stores_begin(1);
+    driver = driver_new(0);
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i] = worker_new(0);
+        function_new(workers[i], "f", 0);
+    }
+    for (int i = 0; i < TASKS; i++)
+        submit(driver, "f", "");
+    assert_int_equal(stats_now().running, WORKERS);
+    for (int i = 0; i < WORKERS; i++)
+        mu_ray_worker_lost(sched, workers[i], false, "connection refused");
+    assert_int_equal(stats_now().queued, TASKS);
+    last = worker_new(0);
+    function_new(last, "f", 0);
+    for (int i = 0; i < TASKS; i++)
+        ended(last);
+    assert_int_equal(stats_now().succeeded, TASKS);
+}
+
+/* A client drops what is not its own: the argument of a task that is ready, and then the results of one that waits. */
+SCHED_TEST(a_task_whose_objects_were_freed_is_given_up)
+{
+    enum { PAGE = 1024 };
+    uint32_t driver, worker;
+    uint64_t first, second;
+
+    stores_begin(1);
+    driver = driver_new(0);
+    function_new(driver, "f", 1);
+    function_new(driver, "g", 2 * PAGE);
+    for (int i = 0; i < PAGE; i++)
+        increment(put(driver));
+    ready(0, 0);
+    first = submit(driver, "f", "0");
+    for (uint64_t i = 0; i < PAGE; i++) /* the whole page is dropped */
+        for (int left = i == 0 ? 1 : 2; left > 0; left--)
+            drop(i);
+    assert_int_equal(count_of(0), FREED);
+    worker = worker_new(0);
+    function_new(worker, "f", 1);
+    assert_said("free a 0");
+    assert_int_equal(stats_now().failed, 1);
+    assert_status(MUSTER_DATA_LOSS, mu_ray_request(sched, driver, first));
+    for (int i = 0; i < PAGE; i++)
+        second = put(driver);
+    submit(driver, "g", "2047");
+    for (uint64_t i = second + 1; i <= second + 2 * PAGE; i++)
+        for (int left = 3; left > 0; left--)
+            drop(i);
+    increment(put(driver));
+    drop(2047);
+    assert_int_equal(stats_now().failed, 2);
+    increment(PAGE * 4 + 1);
+    ready(PAGE * 4 + 1, 0);
+    submit(driver, "f", "4097"); /* and a store that is lost looks at all of them */
+    submit(driver, "f", "4097");
+    for (int left = 2; left > 0; left--)
+        drop(PAGE * 4 + 1);
+    mu_ray_store_lost(sched, 0, "it fell over");
+    assert_int_equal(stats_now().queued, 0);
+}
+
 SCHED_TEST(a_result_that_came_after_all_is_not_lost)
 {
     uint32_t driver, worker;
