@@ -13,6 +13,9 @@
 
 #include "base/error.h"
 
+enum {
+    CALLS_MAX = 1 << 20, /* that wait for one peer; what is freed comes on top */
+};
 enum { NUMBER = 0, BYTES = 2, KIND_BITS = 3 }; /* kinds of fields; of a call's tag, under an import's number */
 _Static_assert(MU_RAY_KINDS <= 1 << KIND_BITS, "a tag holds a kind");
 
@@ -127,10 +130,13 @@ void mu_ray_calls_make(void *service, const struct mu_ray_call *call)
         tag |= s->num_imports << KIND_BITS;
     }
     message_of(&message, call);
-    peer->num_calls++;
+    peer->num_calls += call->kind != MU_RAY_FREE;
+    peer->is_wanted = peer->is_wanted || call->kind != MU_RAY_FREE;
     if (call->kind == MU_RAY_EXECUTE)
         peer->until_execute = peer->num_calls;
-    if (message.failed || !mu_callee_call(peer->callee, tag, kinds[call->kind].path, message.bytes, message.len))
+    if ((message.failed || peer->num_calls > CALLS_MAX ||
+         !mu_callee_call(peer->callee, tag, kinds[call->kind].path, message.bytes, message.len)) &&
+        call->kind != MU_RAY_FREE) /* a store may have more than it needs */
         peer_break(peer, "no memory for calls to it, or too many wait");
     mu_pack_done(&message);
     if (call->kind == MU_RAY_DIE && !peer->is_broken) {
@@ -196,7 +202,7 @@ static void on_call_answered(void *arg, struct mu_callee *callee, uint64_t tag, 
     enum mu_ray_kind kind = tag & ((1 << KIND_BITS) - 1);
     char sentence[500];
 
-    peer->num_calls--;
+    peer->num_calls -= kind != MU_RAY_FREE;
     peer->is_late = false;
     if (peer->until_execute > 0)
         peer->until_execute--;
@@ -206,7 +212,7 @@ static void on_call_answered(void *arg, struct mu_callee *callee, uint64_t tag, 
         s->o.said(s->o.arg, sentence);
     }
     if (kind == MU_RAY_IMPORT_FUNCTION || kind == MU_RAY_IMPORT_VARIABLE) {
-        mu_ray_imported(s, tag >> KIND_BITS);
+        mu_ray_imported(s, peer->id, tag >> KIND_BITS);
         mu_ray_import_done(s->sched, peer->id);
     }
     if (kind == MU_RAY_EXECUTE && why)
@@ -218,6 +224,11 @@ static void on_callee_lost(void *arg, struct mu_callee *callee, bool was_said, c
 {
     struct mu_ray_peer *peer = mu_callee_owner(callee);
 
+    if (!peer->is_wanted && !mu_callee_was_there(callee)) { /* a store that has nothing that it could free */
+        mu_callee_close(callee);
+        peer->callee = NULL;
+        return;
+    }
     peer_lost(peer, peer->until_execute == 0 || (peer->until_execute == 1 && was_said), why);
     mu_ray_calls_settle(arg);
 }

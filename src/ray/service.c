@@ -2,9 +2,9 @@
  * ray/service.c: the server of /Scheduler/, put together with the scheduler and the calls to its peers; and the calls
  * that are not answered at once.
  *
- * A visit ends when it is answered, when its client does not wait any more, or at its time: then a registration is
- * refused, and an import is answered as if all workers had taken it, for those that have not will be told, or are given
- * up.
+ * A visit ends when it is answered, when its client does not wait any more, or at its time: then a registration
+ * takes another store of its host or is refused, and an import is answered as if all workers had taken it, for those
+ * that have not will be told, or are given up.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,15 +87,19 @@ static bool import_drop(struct mu_ray_visit *v, uint32_t i)
     return v->num_imports == 0;
 }
 
-void mu_ray_imported(struct mu_ray_service *s, uint64_t number)
+void mu_ray_imported(struct mu_ray_service *s, uint32_t worker, uint64_t number)
 {
-    for (struct mu_ray_visit *v = s->visits; v; v = v->next)
-        for (uint32_t i = 0; i < v->num_imports; i++)
-            if (v->imports[i].number == number) {
-                if (import_drop(v, i))
-                    visit_answer(v);
-                return;
-            }
+    for (struct mu_ray_visit *v = s->visits, *next; v; v = next) {
+        next = v->next;
+        for (uint32_t i = 0; i < v->num_imports; i++) {
+            if (v->imports[i].worker != worker)
+                continue;
+            v->until_ms = visit_now() + IMPORT_MS; /* it has not fallen silent */
+            if (v->imports[i].number == number && import_drop(v, i))
+                visit_answer(v);
+            break; /* there is one of each worker */
+        }
+    }
 }
 
 void mu_ray_import_lost(struct mu_ray_service *s, uint32_t worker, const char *why)
@@ -121,15 +125,23 @@ void mu_ray_import_lost(struct mu_ray_service *s, uint32_t worker, const char *w
 
 static void visit_is_late(struct mu_ray_visit *v)
 {
+    bool is_named;
+
     for (uint32_t i = 0; i < v->num_imports; i++)
         mu_ray_calls_late(v->service, v->imports[i].worker);
     if (!v->is_registration) {
         visit_answer(v);
         return;
     }
+    is_named = v->store_len > 0;
+    v->store_len = 0;
+    if (is_named && mu_ray_register_try(v)) {
+        mu_ray_visit_free(v);
+        return;
+    }
     mu_rpc_refuse(v->call, MUSTER_UNAVAILABLE,
-                  v->store_len ? "no object store at that address has registered within 3 s"
-                               : "no object store on that host has registered within 3 s",
+                  is_named ? "no object store at that address has registered within 3 s"
+                           : "no object store on that host has registered within 3 s",
                   NULL, 0);
     mu_ray_visit_free(v);
 }

@@ -18,10 +18,12 @@
 struct mu_ray_peer {
     struct mu_ray_service *service;
     bool is_worker, is_broken; /* is_broken: a call to it could not be made */
+    bool is_wanted;            /* it has been called for more than to free */
     bool is_late;              /* a request waited for it in vain: none does, until it answers */
     uint32_t id;
     struct mu_callee *callee;          /* NULL: none, or no more */
-    uint32_t num_calls, until_execute; /* not answered; to the one that has the worker's task: 0: it has heard of it */
+    uint32_t num_calls, until_execute; /* not answered, but for those that free; to the one that has the worker's task:
+                                          0: it has heard of it */
     char why[120];                     /* it is broken */
 };
 
@@ -71,8 +73,8 @@ struct mu_ray_visit *mu_ray_visit_new(struct mu_ray_service *s, struct mu_rpc_ca
 void mu_ray_visit_go(struct mu_ray_visit *v);
 void mu_ray_visit_free(struct mu_ray_visit *v);
 void mu_ray_visit_wait(struct mu_ray_visit *v, uint64_t ms);
-/* The import has been taken; the worker takes no more. */
-void mu_ray_imported(struct mu_ray_service *s, uint64_t number);
+/* The worker has taken that import; it takes no more. */
+void mu_ray_imported(struct mu_ray_service *s, uint32_t worker, uint64_t number);
 void mu_ray_import_lost(struct mu_ray_service *s, uint32_t worker, const char *why);
 
 /* ---- methods.c ---- */

@@ -23,8 +23,7 @@
 
 enum {
     EVENTS_A_TURN = 256,
-    CALLS_MAX = 1 << 20, /* that wait for one server */
-    LOOK_MS = 50,        /* how often deadlines are looked at, and a server is tried that is not there yet */
+    LOOK_MS = 50, /* how often deadlines are looked at, and a server is tried that is not there yet */
 };
 #define REACH_MS  2000u
 #define ANSWER_MS 15000u
@@ -44,7 +43,6 @@ struct mu_callee {
     struct mu_link_name name;
     struct mu_worker_call *wire; /* NULL: there is no connection */
     struct callee_call *first, *last;
-    uint32_t num_calls;
     bool is_calling; /* the first call is on the wire */
     bool was_there, is_closing;
     uint64_t until_ms, tried_ms; /* until_ms: for what is under way; 0: nothing */
@@ -193,7 +191,6 @@ static void call_answered(struct mu_callee *c)
     c->until_ms = 0;
     c->first = call->next;
     c->last = c->first ? c->last : NULL;
-    c->num_calls--;
     free(call);
     if (is_closing && !c->first) {
         callee_free(c);
@@ -277,7 +274,7 @@ static void on_callee_timer(uv_timer_t *timer)
 
 bool mu_callee_call(struct mu_callee *c, uint64_t tag, const char *path, const void *message, size_t len)
 {
-    struct callee_call *call = c->num_calls < CALLS_MAX ? malloc(sizeof *call + len) : NULL;
+    struct callee_call *call = malloc(sizeof *call + len);
 
     if (!call || c->is_closing) {
         free(call);
@@ -291,7 +288,6 @@ bool mu_callee_call(struct mu_callee *c, uint64_t tag, const char *path, const v
     else
         c->first = call;
     c->last = call;
-    c->num_calls++;
     calls_go_on(c);
     return true;
 }
@@ -303,6 +299,11 @@ void mu_callee_watch(struct mu_callee *c)
     c->until_ms = callee_now() + c->callees->o.reach_ms;
     timer_need(c->callees);
     wire_begin(c);
+}
+
+bool mu_callee_was_there(const struct mu_callee *c)
+{
+    return c->was_there;
 }
 
 void *mu_callee_owner(const struct mu_callee *c)

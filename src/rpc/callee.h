@@ -39,8 +39,9 @@ enum muster_status mu_callee_new(struct mu_callees *callees, const char *address
                                  struct mu_callee **ret_callee);
 /* Connect without a call, to notice when it ends. One that is not there yet is left alone after a while. */
 void mu_callee_watch(struct mu_callee *callee);
+bool mu_callee_was_there(const struct mu_callee *callee); /* it has been reached */
 void *mu_callee_owner(const struct mu_callee *callee);
-/* The path is static; the message is copied. False: no memory, or too many calls wait. */
+/* The path is static; the message is copied. False: no memory. How many wait is the owner's to bound. */
 bool mu_callee_call(struct mu_callee *callee, uint64_t tag, const char *path, const void *message, size_t len);
 /* Once all calls that were made have been answered, or cannot be. `lost` is not called any more. */
 void mu_callee_close(struct mu_callee *callee);

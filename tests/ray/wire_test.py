@@ -165,7 +165,11 @@ class Wire(unittest.TestCase):
         waits.join()
         self.assertEqual(replies[0].store_address, store.address)
         self.assertEqual(replies[0].address, net.ip + ":40000")
+        named = threading.Thread(target=lambda: replies.append(s.RegisterWorker(ip=net.ip, store=net.ip + ":1")))
+        named.start()
         self.refused("UNAVAILABLE", s.RegisterWorker, ip="127.0.0.99")
+        named.join()
+        self.assertEqual(replies[1].store_address, store.address)  # the host's, as the named one has not come
 
     def test_exports_come_once_and_before_the_answer(self):
         self.begin(workers=1)
@@ -177,6 +181,38 @@ class Wire(unittest.TestCase):
         late.begin()
         self.assertEqual(late.imports, self.workers[0].imports)
         self.assertEqual(len(late.imports), len(RETURNS) + 2)
+
+    def test_a_worker_that_imports_slowly_is_waited_for(self):
+        class Slow(Worker):
+            def ImportFunction(self, q):
+                threading.Event().wait(0.5)
+                super().ImportFunction(q)
+        self.begin(workers=0)
+        slow = Slow(self.net, FUNCTIONS)
+        self.assertEqual(len(slow.imports), len(RETURNS))
+
+    def test_a_store_that_does_not_listen_is_asked_for_nothing_but_is_there(self):
+        net = Net()
+        self.addCleanup(net.program.kill)
+        s = Scheduler(net.address)
+        store = s.RegisterObjStore(address=net.ip + ":1").objectid
+        driver = s.RegisterWorker(ip=net.ip, is_driver=True).workerid
+        one, two = [s.PutObj(objectid=driver).objectid for _ in range(2)]
+        s.IncrementRefCount(objectid=[one, two])
+        for each in one, two:
+            s.ObjReady(first=each, second=store)
+        s.DecrementRefCount(objectid=[one])
+        self.refused("UNAVAILABLE", s.RegisterWorker, ip="127.0.0.99")  # 3 s: more than a peer has to be reached
+        s.RequestObj(first=driver, second=two)
+        self.assertEqual(net.end(), "muster serve: SIGTERM: ending the job\n")
+
+    def test_a_worker_that_was_never_called_is_told_to_end(self):
+        net = Net()
+        self.addCleanup(net.program.kill)
+        net.store()
+        worker = Worker(net, FUNCTIONS)
+        self.assertTrue(worker.s.KillWorkers().success)
+        self.assertTrue(worker.died.wait(60))
 
     def test_a_worker_that_does_not_answer_harms_only_itself(self):
         class Stuck(Worker):
