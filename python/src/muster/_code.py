@@ -177,7 +177,7 @@ def _members(c: Any) -> Optional[Dict[str, Any]]:
     return {name: member.value for name, member in c.__members__.items()}
 
 
-_NOT_TAKEN = {"__dict__", "__weakref__", "__slots__", "_abc_impl", "__annotate__", "__annotate_func__",
+_NOT_TAKEN = {"__orig_bases__", "__parameters__", "__dict__", "__weakref__", "__slots__", "_abc_impl", "__annotate__", "__annotate_func__",
               "__annotations_cache__", "__static_attributes__", "__firstlineno__"}
 _OF_ENUMS = {"_generate_next_value_", "_member_names_", "_member_map_", "_member_type_", "_value2member_map_",
              "_unhashable_values_", "_unhashable_values_map_", "_hashable_values_", "_use_args_", "_new_member_",
@@ -200,7 +200,13 @@ def _class_make(key: str, kind: Any, name: str, bases: Any, slots: Any, members:
     known = _by_key.get(key)
     if known is not None:
         return known
+    typing = sys.modules.get("typing")
+    is_generic = typing is not None and typing.Generic in bases
+    if is_generic:  # its parameters are for readers: without them it is the same class
+        bases = tuple(b for b in bases if b is not typing.Generic) or (object,)  # type: ignore[union-attr]
     space = kind.__prepare__(name, bases)
+    if is_generic:
+        space["__class_getitem__"] = classmethod(lambda c, _: c)
     if slots is not None:
         space["__slots__"] = slots
     for member, value in (members or {}).items():
@@ -223,6 +229,8 @@ def _class_fill(c: Any, contents: Dict[str, Any]) -> None:
     _empty.discard(key)
     for name, value in contents.items():
         setattr(c, name, value)
+        if hasattr(type(value), "__set_name__"):
+            type(value).__set_name__(value, c, name)
 
 
 # ---- what pickle does not know ----
@@ -264,6 +272,22 @@ def _sentinel_reduce(value: Any) -> Any:
     return NotImplemented
 
 
+def _typevar_reduce(v: Any) -> Any:
+    found = getattr(sys.modules.get(getattr(v, "__module__", None) or ""), v.__name__, None)
+    if found is v and v.__module__ != "__main__":
+        return NotImplemented
+    return _typevar_make, (v.__name__, v.__constraints__, v.__bound__, v.__covariant__, v.__contravariant__)
+
+
+def _typevar_make(name: str, constraints: Any, bound: Any, covariant: bool, contravariant: bool) -> Any:
+    import typing
+    return typing.TypeVar(name, *constraints, bound=bound, covariant=covariant, contravariant=contravariant)  # type: ignore[misc]
+
+
+def _cached_property_reduce(p: Any) -> Any:
+    return type(p), (p.func,)  # it has a lock, and its class sets its name
+
+
 def _mapping_reduce(proxy: Any) -> Any:
     return types.MappingProxyType, (dict(proxy),)
 
@@ -277,7 +301,11 @@ def reducer_of(value: Any) -> Optional[Callable[[Any], Any]]:
     """How a value of this type is reduced, where pickle would not or would do it otherwise."""
     kind = type(value)
     found = REDUCERS.get(kind)
-    if found is None and kind.__module__ in ("functools", "dataclasses"):
+    if found is None and kind.__module__ in ("functools", "dataclasses", "typing"):
+        if kind.__name__ == "TypeVar":
+            return _typevar_reduce
+        if kind.__name__ == "cached_property":
+            return _cached_property_reduce
         if kind.__name__ == "_lru_cache_wrapper":
             return _cache_reduce
         if kind.__name__ in ("_MISSING_TYPE", "_FIELD_BASE", "_HAS_DEFAULT_FACTORY_CLASS", "_KW_ONLY_TYPE"):

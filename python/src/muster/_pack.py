@@ -83,7 +83,7 @@ class _Pickler(pickle.Pickler):
 
 
 _PLAIN = {types.BuiltinFunctionType, types.MethodType}
-_SPECIAL = {"builtins", "functools", "dataclasses", "types"}
+_SPECIAL = {"builtins", "functools", "dataclasses", "types", "typing"}
 
 
 class _Writer:

@@ -58,7 +58,8 @@ def init(workers: Optional[int] = None, store: Optional[int] = None) -> Task:
         raise ValueError("%d workers: 1 to 1024 can be" % count)
     global _count
     _count += 1
-    job, num_tasks = "py-%d-%d" % (os.getpid(), _count), 1 + count + MORE
+    # a random part: processes of several pid namespaces may have one /dev/shm
+    job, num_tasks = "py-%d-%d-%s" % (os.getpid(), _count, os.urandom(6).hex()), 1 + count + MORE
     helper, down, up = _spawn(job)
     try:
         task = join(job, task=0, num_tasks=num_tasks, object_bytes=store or 0)

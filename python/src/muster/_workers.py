@@ -17,7 +17,7 @@ import struct
 import sys
 from typing import Any, Dict, Optional
 
-MORE = 120  # workers beyond those wanted, for calls that are blocked and for actors
+MORE = 400  # workers beyond those wanted, for calls that are blocked and for actors
 DEATH = struct.Struct("<iI")  # to the driver: of a worker, its pid and wait status; 0, 0: one is ready
 _RECORD = struct.Struct("<Hc")
 READY, BLOCKED, GOES_ON, ACTOR, ENDED = b"r", b"b", b"g", b"a", b"e"

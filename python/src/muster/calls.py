@@ -30,6 +30,7 @@ from muster.errors import ActorDied, DeadlineExceeded, Error, FailedPrecondition
 from muster.object import ObjectRef, _own
 
 KIND_FUNCTION, KIND_CLASS, KIND_METHOD = 16, 17, 18  # MUSTER_FUNCTION_OWN and above: what the code is, for muster.worker
+ARGUMENTS = 250  # references of one call, at most
 INLINE = 3500  # a call's pickled arguments lie in it up to so many bytes, and in an object above
 
 _byref, _Number = ctypes.byref, ctypes.c_uint64
@@ -70,10 +71,14 @@ def _encode(task: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> "Tuple[An
         if type(value) is ObjectRef:
             places.append(key)
             refs.append(value)
+    tuples: List[Any] = []
+    if len(refs) > ARGUMENTS:  # a call takes no more: other calls put them together
+        tuples = [_gather.remote(*refs[i:i + ARGUMENTS]) for i in range(0, len(refs), ARGUMENTS)]
     if refs:
         args = [None if type(value) is ObjectRef else value for value in args]
         kwargs = {key: None if type(value) is ObjectRef else value for key, value in kwargs.items()}
-    packed = _pack.pack((args, kwargs, places))
+    packed = _pack.pack((args, kwargs, ("gathered", places) if tuples else places))
+    refs = tuples or refs
     made = (Argument * (1 + len(refs)))()
     kept: Any
     if packed.refs or packed.size > INLINE or len(packed.parts) > 1:
@@ -84,12 +89,14 @@ def _encode(task: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> "Tuple[An
         made[0].data, made[0].len = kept, packed.size
     for i, ref in enumerate(refs):
         made[1 + i].object = ref._cell.value
-    return made, 1 + len(refs), kept
+    return made, 1 + len(refs), (kept, tuples)
 
 
 def decode(data: Any, values: Sequence[Any]) -> "Tuple[List[Any], Dict[str, Any]]":
     """The reverse, in the worker: the pickle's value, and those of the references."""
     args, kwargs, places = data
+    if type(places) is tuple:
+        places, values = places[1], [value for group in values for value in group]
     if places:
         args, kwargs = list(args), dict(kwargs)
         for place, value in zip(places, values):
@@ -396,3 +403,10 @@ def kill(actor: ActorHandle) -> None:
 
 
 __all__ = ["ActorHandle", "RemoteClass", "RemoteFunction", "kill", "remote"]
+
+
+def _gathered(*values: Any) -> Any:
+    return values
+
+
+_gather = _remote(_gathered, dict(_DEFAULTS))

@@ -7,7 +7,7 @@
 import re
 import types
 import weakref
-from typing import Any, Dict, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
 from muster import _lib
 from muster._joined import deaths
@@ -43,6 +43,16 @@ def _culprits(sentence: str) -> Tuple[Culprit, ...]:
     return tuple(found.values())
 
 
+class _Computed:
+    """A property that an attribute of the exception's own, as a user's class may have, stands before."""
+
+    def __init__(self, compute: "Callable[[Any], Any]") -> None:
+        self.compute = compute
+
+    def __get__(self, error: Any, kind: Any = None) -> Any:
+        return self if error is None else self.compute(error)
+
+
 class Error(Exception):
     """A call of the library failed.
 
@@ -60,12 +70,12 @@ class Error(Exception):
         self.status = type(self).status if status is None else status
         self.culprits = () if self.status == _lib.INVALID_ARGUMENT else _culprits(message)
 
-    @property
-    def culprit(self) -> Optional[Culprit]:
+    @_Computed
+    def culprit(self) -> Any:  # Optional[Culprit]
         return self.culprits[0] if self.culprits else None
 
-    @property
-    def code(self) -> str:
+    @_Computed
+    def code(self) -> Any:  # str
         return str(_lib.lib.muster_status_name(self.status).decode())
 
     def __str__(self) -> str:
@@ -170,17 +180,17 @@ class TaskError(Error):
     cause: BaseException
     function = ""
     traceback = ""
+    _call: "Tuple[BaseException, str, str]"  # the three, whatever attributes the cause's class has
 
     def __str__(self) -> str:
-        return str(self.cause)
+        return str(self._call[0])
 
     def __repr__(self) -> str:
-        return "TaskError(%s: %r)" % (self.function, self.cause)
+        return "TaskError(%s: %r)" % (self._call[1], self._call[0])
 
     def __reduce__(self) -> "Tuple[Any, ...]":
-        cause = self.cause
-        return _task_error_load, (type(cause), _arguments_of(cause), cause.args, getattr(cause, "__dict__", {}), self.function,
-                                  self.traceback)
+        cause, function, traceback = self._call
+        return _task_error_load, (type(cause), _arguments_of(cause), cause.args, getattr(cause, "__dict__", {}), function, traceback)
 
 
 class RemoteTraceback(Exception):
@@ -232,8 +242,11 @@ def task_error_of(cause: BaseException, function: str, traceback: str) -> TaskEr
         _BOTH[kind] = both
     error = _exception_make(both, _arguments_of(cause), cause.args, getattr(cause, "__dict__", {}))
     assert isinstance(error, TaskError)
-    error.message, error.culprits, error.status = str(cause), (), _lib.UNKNOWN
-    error.cause, error.function, error.traceback = cause, function, traceback
+    error._call = cause, function, traceback
+    for name, value in (("message", str(cause)), ("culprits", ()), ("status", _lib.UNKNOWN), ("cause", cause),
+                        ("function", function), ("traceback", traceback)):
+        if name not in error.__dict__ and (kind is TaskError or not hasattr(kind, name)):
+            setattr(error, name, value)
     error.__cause__ = RemoteTraceback(traceback)
     return error
 

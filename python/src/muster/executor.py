@@ -120,6 +120,18 @@ _seen: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _remotes: "weakref.WeakKeyDictionary[Any, RemoteFunction]" = weakref.WeakKeyDictionary()
 
 
+_live: "weakref.WeakSet[Executor]" = weakref.WeakSet()
+
+
+def _finish() -> None:
+    """At the end of the program, before its threads are waited for: what was submitted is done, as in concurrent.futures."""
+    for executor in list(_live):
+        executor.shutdown()
+
+
+threading._register_atexit(_finish)  # type: ignore[attr-defined]
+
+
 def _chunk(f: Callable[..., Any], rows: List[Any]) -> List[Any]:
     return [f(*row) for row in rows]
 
@@ -138,6 +150,7 @@ class Executor(concurrent.futures.Executor):
         self._results.start()
         self._lock = threading.Lock()
         self._is_shut = False
+        _live.add(self)
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """A future of fn(*args, **kwargs)."""

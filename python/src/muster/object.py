@@ -214,8 +214,11 @@ class Objects:
             return int(lib.muster_object_create(m, packed.size, len(meta), until, _byref(cell), _byref(room)))
 
         status = step(0)
+        if status == _lib.RESOURCE_EXHAUSTED and self._inner:
+            self._reap()
+            status = step(0)
         if status == _lib.RESOURCE_EXHAUSTED and timeout != 0:
-            status = _wait_outside(m, timeout, step)
+            status = _wait_outside(m, timeout, self._reaping(step))
         if status:
             raise error_of(status)
         ref = _own(self._task, cell)  # which drops it, should the rest fail
@@ -225,6 +228,25 @@ class Objects:
         if packed.refs:
             self._contain(ref.number, packed.refs)
         return ref
+
+    def room(self, size: int, meta: int, timeout: float) -> None:
+        """Wait until there is room for such an object, which somebody else may take."""
+        cell, room, m = _Number(), _lib.ObjectRoom(), self._task._m
+        self._reap()
+        status = _wait_outside(m, timeout, self._reaping(
+            lambda until: int(lib.muster_object_create(m, size, meta, until, _byref(cell), _byref(room)))))
+        if status:
+            raise error_of(status)
+        _own(self._task, cell)  # which drops it at once
+
+    def _reaping(self, step: "Callable[[int], int]") -> "Callable[[int], int]":
+        """What is kept for objects that are gone goes while this process waits: others may need the room."""
+        def turn(until: int) -> int:
+            if self._inner:
+                self._reap()
+            return step(until)
+
+        return turn
 
     def _contain(self, outer: int, refs: Sequence[ObjectRef]) -> None:
         """This process holds what the object refers to for as long as the object is there, and the process."""
@@ -263,7 +285,8 @@ class Objects:
         views, numbers = (_View * count)(), (_Number * count)(*[ref._cell.value for ref in refs])
         status = _get(m, numbers, count, 0, views, _byref(at))  # most are there
         if status and timeout != 0 and is_impatience(status, last_sentence()):
-            status = _wait_outside(m, timeout, lambda until: int(_get(m, numbers, count, until, views, _byref(at))))
+            status = _wait_outside(m, timeout, self._reaping(
+                lambda until: int(_get(m, numbers, count, until, views, _byref(at)))))
         if status:
             raise self._error(status, refs[at.value] if at.value < count else None)
         return values_of(self._task, views, count)
@@ -303,7 +326,7 @@ class Objects:
         the order given. No more than num_returns are returned as ready. An error is ready."""
         refs = _list_of(refs, "wait()")
         count = len(refs)
-        if len(set(refs)) != count:
+        if len({ref._cell.value for ref in refs}) != count:
             raise ValueError("wait() takes each reference once")
         if not 0 < num_returns <= count:
             raise ValueError("num_returns is %d of %d references" % (num_returns, count))
@@ -315,7 +338,7 @@ class Objects:
 
         status = step(0)
         if status and timeout != 0 and is_impatience(status, last_sentence()):
-            status = _wait_outside(m, timeout, step)
+            status = _wait_outside(m, timeout, self._reaping(step))
         if status and not is_impatience(status, last_sentence()):
             raise error_of(status)
         done: List[ObjectRef] = []

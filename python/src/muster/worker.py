@@ -7,6 +7,7 @@ import ctypes
 import os
 import pickle
 import sys
+import time
 from typing import Any, Callable, Dict, List, Tuple
 
 from muster import _lib, _pack, errors, object as objects_
@@ -66,6 +67,7 @@ class Worker:
             self.until = _lib.deadline_of(TICK)
             status = _next(self.task._m, place, self.until, _byref(call))
             if status == _lib.DEADLINE_EXCEEDED:
+                self.task.objects._reap()
                 return False
         check(status)
         _get(call, _byref(info))
@@ -146,27 +148,63 @@ class Worker:
         packed = [_pack.pack(value) for value in values]
         room = ObjectRoom()
         for i, one in enumerate(packed):
-            check(_result(call, i, one.size, len(one.meta), _byref(room)))
+            self._room(call, i, one, room)
             fill(room, one)
-        for i, one in enumerate(packed):
-            if one.refs:
-                self.task.objects._contain(info.result + i, one.refs)
+        refs = [ref for one in packed for ref in one.refs]
+        if refs:  # the call is there as long as one of its results is
+            self.task.objects._contain(info.result, refs)
+
+    def _room(self, call: Any, i: int, one: Any, room: Any) -> None:
+        """For a result; where there is none it is waited for, as put() does."""
+        status, until = _result(call, i, one.size, len(one.meta), _byref(room)), time.monotonic() + objects_.PATIENCE
+        while status == _lib.RESOURCE_EXHAUSTED and time.monotonic() < until:
+            self.task.objects.room(one.size, len(one.meta), until - time.monotonic())
+            status = _result(call, i, one.size, len(one.meta), _byref(room))
+        check(status)
 
     def _fail(self, call: Any, name: str, e: BaseException) -> None:
+        said, detail = "%s raised %s" % (name, type(e).__name__), 0
+        for make in (self._error_whole, self._error_bare, self._error_plain):
+            try:  # a user's exception may raise when it is shown, made, or pickled
+                error = make(e, name)
+                said = "%s raised %s: %s" % (name, type(error).__name__, error)
+                kept = self.task.objects.put(error)
+                detail = kept.number
+                break
+            except Exception:
+                continue
+        check(lib.muster_call_fail(call, _lib.ABORTED, said[:700].encode(errors="replace").replace(b"\0", b" "), detail))
+
+    def _traceback(self, e: BaseException, name: str) -> str:
         import traceback
+        trace = e.__traceback__.tb_next if e.__traceback__ else None  # without the line of this file
+        text = "".join(traceback.format_exception(type(e), e, trace)).rstrip()
+        return "in %s, %s:\n%s" % (name, self.task.state().pid, text)
+
+    def _error_whole(self, e: BaseException, name: str) -> BaseException:
         if isinstance(e, errors.TaskError):  # of a call that this one has waited for
-            error = e
-        else:
-            trace = e.__traceback__.tb_next if e.__traceback__ else None  # without the line of this file
-            text = "".join(traceback.format_exception(type(e), e, trace)).rstrip()
-            error = errors.task_error_of(e, name, "in %s, %s:\n%s" % (name, self.task.state().pid, text))
-        said = ("%s raised %s: %s" % (name, type(error).__name__, error))[:700].encode(errors="replace").replace(b"\0", b" ")
+            return e
+        return errors.task_error_of(e, name, self._traceback(e, name))
+
+    def _error_bare(self, e: BaseException, name: str) -> BaseException:
+        """Of what it has, what can be pickled."""
+        def can(value: Any) -> bool:
+            try:
+                _pack.pack(value)
+            except Exception:
+                return False
+            return True
+
+        args = tuple(a if can(a) else repr(a) for a in e.args)
+        bare = errors._exception_make(type(e), args, args, {k: v for k, v in e.__dict__.items() if can(v)})
+        return errors.task_error_of(bare, name, self._traceback(e, name))
+
+    def _error_plain(self, e: BaseException, name: str) -> BaseException:
         try:
-            detail = self.task.objects.put(error)
+            text = str(e)
         except Exception:
-            plain = RuntimeError(said.decode(errors="replace"))
-            detail = self.task.objects.put(errors.task_error_of(plain, name, error.traceback))
-        check(lib.muster_call_fail(call, _lib.ABORTED, said, detail.number))
+            text = "an exception that cannot be shown"
+        return errors.task_error_of(RuntimeError("%s raised %s: %s" % (name, type(e).__name__, text)), name, "")
 
     # ---- an actor ----
 
@@ -185,15 +223,19 @@ class Worker:
             raise
         kv[key] = str(place.value)
         self.tell(ACTOR)
-        while self.turn(place.value) or self._is_wanted(info.result):
-            pass
+        try:
+            while self.turn(place.value) or self._is_wanted(info.result, 0) or self._is_wanted(place.value, 1):
+                pass
+        except BaseException:
+            os._exit(1)  # nobody would serve its place
         self.instance = None
         kv.delete(key)
         check(lib.muster_place_close(m, place, _lib.UNAVAILABLE, b"its place is closed: nobody had a handle of it any more"))
 
-    def _is_wanted(self, number: int) -> bool:
+    def _is_wanted(self, number: int, own: int) -> bool:
+        """By more than so many: handles of the actor, calls that are under way to its place."""
         info = ObjectInfo()
-        return not lib.muster_object_info(self.task._m, number, _byref(info)) and info.holders > 0
+        return not lib.muster_object_info(self.task._m, number, _byref(info)) and info.holders > own
 
 
 def _with_site(load: Callable[[], Any]) -> Any:
