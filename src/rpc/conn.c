@@ -316,9 +316,9 @@ static void bytes_take(struct mu_rpc_conn *conn, const uint8_t *bytes, size_t le
 
 static const char *error_words(int error)
 {
-    return error == ECONNRESET  ? "reset by its peer"
-           : error == ETIMEDOUT ? "its host does not answer"
-                                : strerror(error);
+    return error == ECONNRESET || error == EPIPE ? "reset by its peer"
+           : error == ETIMEDOUT                  ? "its host does not answer"
+                                                 : strerror(error);
 }
 
 void mu_conn_receive(struct mu_rpc_conn *conn)

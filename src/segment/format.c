@@ -196,7 +196,7 @@ static void place_sections(struct mu_header *h)
     }
     h->objects_offset = h->heap_offset + (uint64_t)h->num_chunks * MU_CHUNK;
     h->queue_offset = h->objects_offset + (uint64_t)h->num_objects * 8;
-    h->total_bytes = h->queue_offset + MU_QUEUE_BYTES;
+    h->total_bytes = align_to(h->queue_offset + MU_QUEUE_BYTES, SECTION);
     if (h->num_units) {
         h->units_offset = align_to(h->total_bytes, SECTION);
         h->total_bytes = align_to(h->units_offset + (uint64_t)h->num_units * 8, SECTION);

@@ -396,13 +396,16 @@ static void follow(const uint8_t *bytes, size_t len, const char *why)
 TEST_WITH(a_false_leader_is_refused_with_a_sentence, setup, teardown)
 {
     uint8_t bytes[200];
+    char why[80];
     size_t len;
 
     follow((const uint8_t *)"SSH-2.0-OpenSSH_9.2p1\r\n", 23,
            "does not speak muster's protocol (it begins with 53 53 48 2d)");
     len = end_frame(bytes, MU_FRAME_WELCOME, 0, "", 0);
     bytes[2] = MU_BRIDGE_VERSION - 1;
-    follow(bytes, len, "speaks version 3 of the bridge's protocol instead of 4");
+    snprintf(why, sizeof why, "speaks version %u of the bridge's protocol instead of %u", MU_BRIDGE_VERSION - 1,
+             MU_BRIDGE_VERSION);
+    follow(bytes, len, why);
     len = end_frame(bytes, MU_FRAME_REFUSE, 0, "no\x1b[2J\n", 7);
     follow(bytes, len, "refused this host: no?[2J?"); /* no control characters reach a terminal */
 }

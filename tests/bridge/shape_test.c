@@ -19,8 +19,8 @@ static bool believes(uint32_t leaders, uint32_t own)
     mu_pack_u64(&p, 2);
     mu_pack_u32(&p, 0);
     mu_pack_u32(&p, 0);
-    mu_pack_u64(&p, 0);
-    mu_pack_u64(&p, 0);
+    for (int i = 0; i < 3; i++) /* bytes of the heap, of objects, the heartbeat's time; below: other times */
+        mu_pack_u64(&p, 0);
     mu_pack_u64(&p, 1000000000);
     mu_pack_u64(&p, 0);
     mu_pack_text(&p, "job");

@@ -87,7 +87,7 @@ err_has '^muster serve: task 1 has failed: '
 begin -n 2 --once --register-barrier=no --heartbeat-timeout 1h
 guest 0 register poll hold await "$TMPDIR/said" > "$OUT.0" &
 guest 1 register poll kill
-failed() { grep -q '^muster serve: task 1 has failed: its connection .* by its peer without a shutdown$' "$ERR.serve"; }
+failed() { cp "$ERR.serve" "$ERR"; grep -q '^muster serve: task 1 has failed: its connection .* by its peer without a shutdown$' "$ERR.serve"; }
 await "the failure is said" failed
 touch "$TMPDIR/said"
 wait %%

