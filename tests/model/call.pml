@@ -20,7 +20,8 @@
  *            one that is not: the end of a marked one asks for another rescan.
  * Sleepers have no timeout here, so whatever is lost shows as a worker that is stuck.
  *
- * Proved: each call that was submitted ends, once; no call is run by two at a time.
+ * Proved, for a submitter that may die and for workers that do not: each call that was submitted ends, once; no call is
+ * run by two at a time. With a worker's death the search does not end: tests/crash/kill_test.c kills those.
  *
  * The protocol:
  * RUN full  ok     -DDEATHS=1 -DALONE -DFIRST=0 -DLAST=0   : two calls, one worker, the submitter dies
