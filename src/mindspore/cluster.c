@@ -210,7 +210,7 @@ static const char *register_check(const struct mu_ms_cluster *c, const struct mu
         return "a node of another role has its id";
     if (node && node->is_alive && node->conn && node->conn != conn)
         return "a node with its id is there";
-    if (node && node->is_finished)
+    if (node && node->is_finished && node->conn != conn) /* on its own it may register again, within a scaling */
         return "it has finished";
     return NULL;
 }

@@ -466,6 +466,19 @@ def rpc0_takes_a_number_for_a_rank():
         check(s.process.wait(nodes.PATIENCE) == 0, "the service ends with its cluster: %s", s.said())
 
 
+def a_service_reads_how_many_there_are():
+    import subprocess
+    with subprocess.Popen([nodes.MUSTER, "serve", "--mindspore"], stdout=subprocess.PIPE, text=True,
+                          env=dict(os.environ, MS_SERVER_NUM="1", MS_WORKER_NUM="1")) as service:
+        address = service.stdout.readline().strip()
+        a, b = Node(address, "a"), Node(address, "b", WORKER)
+        a.register()
+        b.register()
+        wait_for("the metadata", lambda: a.metadata() and b.metadata())
+        check(a.metadata()[0][2:4] == (1, 1), "%s", a.metadata())
+        service.terminate()
+
+
 def a_job_tells_its_tasks_where_and_what_they_are():
     import subprocess
     script = 'echo $MUSTER_TASK_ID $MS_ROLE $MS_NODE_ID $MS_SERVER_NUM $MS_WORKER_NUM $MS_SCHED_HOST ${MS_SCHED_PORT:+port}'
@@ -485,7 +498,7 @@ TESTS = [the_bytes_are_those_of_the_protocol, ranks_are_unique_and_the_others_ar
          a_node_that_never_comes_takes_the_scaling_back, nodes_that_do_not_scale_are_none_the_worse,
          a_death_takes_the_scaling_back, paths_say_what_is_wrong_and_change_nothing, nothing_that_comes_ends_the_service,
          a_node_that_cannot_be_reached_is_lost_and_named, a_cluster_that_nobody_is_left_of_makes_room, one_that_finished_and_went_is_not_missed, a_node_that_comes_again_within_a_scaling_is_told_of_at_its_end, the_place_of_one_that_leaves_is_nobodys, a_scale_in_that_goes_back_keeps_those_that_were_to_leave, finishes_within_a_scaling_count, a_node_at_no_address_is_refused_or_lost, rpc0_waits_for_the_next_connection_of_its_only_node, rpc0_gives_ranks_keys_and_names, rpc0_takes_a_number_for_a_rank,
-         a_job_tells_its_tasks_where_and_what_they_are]
+         a_service_reads_how_many_there_are, a_job_tells_its_tasks_where_and_what_they_are]
 assert EXIT == 2
 for test in TESTS:
     print(test.__name__, flush=True)

@@ -3,11 +3,25 @@
  */
 #include "cli/run/mindspore.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/words.h"
 
 MU_WORDS(mu_cli_mindspore_dialect, "auto", "old", "new")
+
+static uint32_t number_of(const char *variable)
+{
+    const char *text = getenv(variable);
+    uint64_t number = 0;
+
+    return text && mu_cli_parse_unsigned(text, MU_AGENT_TASKS_MAX, &number) == 0 ? (uint32_t)number : 0;
+}
+
+uint32_t mu_cli_mindspore_tasks(void)
+{
+    return number_of("MS_SERVER_NUM") + number_of("MS_WORKER_NUM");
+}
 
 int mu_cli_take_mindspore(const struct mu_cli_call *call, struct mu_agent_mindspore *mindspore,
                           struct mu_agent_options *options)
@@ -16,7 +30,7 @@ int mu_cli_take_mindspore(const struct mu_cli_call *call, struct mu_agent_mindsp
                                                    MU_OPT_MINDSPORE_DIALECT, MU_OPT_MINDSPORE_INSECURE};
     static const unsigned dialects[] = {0, 10, 11};
     const char *address = call->values[MU_OPT_MINDSPORE], *rest = call->values[MU_OPT_MINDSPORE_REST];
-    uint64_t servers = 0;
+    uint64_t servers = call->verb->is_command || call->values[MU_OPT_TASKS] ? 0 : number_of("MS_SERVER_NUM");
     size_t dialect = 0;
     int code = 0;
 

@@ -12,6 +12,8 @@
 /* Take it. Without --mindspore: options->mindspore stays NULL. 0, or 2 with a complaint printed. */
 int mu_cli_take_mindspore(const struct mu_cli_call *call, struct mu_agent_mindspore *mindspore,
                           struct mu_agent_options *options);
+/* How many nodes MindSpore's own variables say; 0: they do not. */
+uint32_t mu_cli_mindspore_tasks(void);
 /* With the number of tasks known; a command's own variables may not say where else the scheduler is. */
 int mu_cli_check_mindspore(const struct mu_cli_call *call, const struct mu_agent_options *options);
 

@@ -117,7 +117,9 @@ static int serve_run(struct mu_cli_call *call)
                             options.tcpstore    ? "tcpstore"
                             : options.mindspore ? "mindspore"
                                                 : "ray");
-    if (!code)
+    if (!code && options.mindspore && !call->values[MU_OPT_TASKS] && mu_cli_mindspore_tasks())
+        options.num_tasks = mu_cli_mindspore_tasks();
+    else if (!code)
         code =
             serve_take_tasks(call, grpc.jobs, options.ray && !options.grpc && !options.tcpstore && !options.mindspore,
                              &options.num_tasks);
