@@ -119,23 +119,25 @@ void mu_ms_node_drop(struct mu_ms_cluster *c, struct mu_ms_node *node)
     free(node);
 }
 
-static const struct mu_ms_node *rank_holder(const struct mu_ms_cluster *c, Mu__Ms__Role role, uint32_t rank)
+uint32_t mu_ms_rank_choose(const bool *taken, uint32_t count, uint32_t claim)
 {
-    for (const struct mu_ms_node *n = c->nodes; n; n = n->next)
-        if (n->role == role && n->rank == rank)
-            return n;
-    return NULL;
+    uint32_t rank = 0;
+
+    if (claim < count && !taken[claim])
+        return claim;
+    while (rank < count && taken[rank])
+        rank++;
+    return rank < count ? rank : MU_MS_NO_RANK;
 }
 
-/* The rank that it claims, where nobody has it; or the lowest that nobody has. */
 static uint32_t rank_free(const struct mu_ms_cluster *c, Mu__Ms__Role role, uint32_t claim)
 {
-    if (claim < c->want[role] && !rank_holder(c, role, claim))
-        return claim;
-    for (uint32_t rank = 0; rank < c->want[role]; rank++)
-        if (!rank_holder(c, role, rank))
-            return rank;
-    return MU_MS_NO_RANK;
+    bool taken[MU_MS_NODES_MAX] = {false};
+
+    for (const struct mu_ms_node *n = c->nodes; n; n = n->next)
+        if (n->role == role && n->rank < MU_MS_NODES_MAX)
+            taken[n->rank] = true;
+    return mu_ms_rank_choose(taken, c->want[role], claim);
 }
 
 /* A lost one, of a role; another one of that role comes in its place. */
@@ -315,7 +317,7 @@ static void node_mourn(struct mu_ms_cluster *c, struct mu_ms_node *node, const c
 
     snprintf(sentence, sizeof sentence, "%s %u (%.60s) %s", role_word(node->role), node->rank, node->id, why);
     mu_ms_say(c, "MindSpore: %s", sentence);
-    node->is_alive = node->is_registered = node->is_asked = node->is_behind = false;
+    node->is_alive = node->is_registered = node->is_behind = false;
     if (mu_ms_is_scaling(c))
         mu_ms_scale_back(c, sentence, now);
     if (!mu_ms_is_scaling(c))
@@ -329,6 +331,7 @@ void mu_ms_cluster_lost(struct mu_ms_cluster *c, struct mu_ms_node *node, const 
     bool was_there = node->is_alive;
 
     node->conn = NULL;
+    node->is_asked = false;
     if (c->state == MU__MS__STATE__EXIT) {
         node->is_alive = false;
         if (!is_anybody_there(c))
@@ -339,7 +342,7 @@ void mu_ms_cluster_lost(struct mu_ms_cluster *c, struct mu_ms_node *node, const 
                (mu_ms_is_scaling(c) && !node->is_old && !c->is_told)) {
         mu_ms_node_drop(c, node); /* its place is free */
     } else if (node->is_finished) {
-        node->is_alive = node->is_asked = false;
+        node->is_alive = false;
         if (mu_ms_is_scaling(c) && c->is_told)
             mu_ms_scale_back(c, why, now);
     } else if (was_there) {
@@ -349,10 +352,11 @@ void mu_ms_cluster_lost(struct mu_ms_cluster *c, struct mu_ms_node *node, const 
 
 /* ---- the clock --------------------------------------------------------------------------------------------------- */
 
+/* One that has finished may be silent, but not keep the end of a cluster from the next one. */
 static struct mu_ms_node *silent_find(const struct mu_ms_cluster *c, uint64_t now)
 {
     for (struct mu_ms_node *n = c->nodes; n; n = n->next)
-        if (n->is_alive && !n->is_finished &&
+        if (n->is_alive && (!n->is_finished || c->state == MU__MS__STATE__EXIT) &&
             (n->is_untold || (now > n->heard_ns && now - n->heard_ns > c->silence_ns)))
             return n;
     return NULL;
@@ -364,7 +368,7 @@ void mu_ms_cluster_tick(struct mu_ms_cluster *c, uint64_t now)
     char why[64];
 
     snprintf(why, sizeof why, "has not been heard for %llu s", (unsigned long long)(c->silence_ns / 1000000000));
-    while (c->state != MU__MS__STATE__EXIT && (silent = silent_find(c, now)))
+    while ((silent = silent_find(c, now)))
         mu_ms_cluster_lost(c, silent, silent->is_untold ? "cannot be told anything" : why, now);
     if (c->state == MU__MS__STATE__EXIT && !is_anybody_there(c))
         begin_anew(c);

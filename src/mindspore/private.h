@@ -18,6 +18,8 @@
 
 #include "mindspore/mindspore.h"
 
+#include <stdio.h>
+
 #include "base/account.h"
 #include "mindspore/ps_core.pb-c.h"
 #include "rpc/listen.h"
@@ -103,6 +105,9 @@ const char *mu_ms_state_name(Mu__Ms__State state);                              
 const char *mu_ms_role_name(Mu__Ms__Role role);                                 /* "SERVER" */
 void mu_ms_say(const struct mu_ms_cluster *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The rank that is claimed, where nobody has it; or the lowest that nobody has; or MU_MS_NO_RANK. */
+uint32_t mu_ms_rank_choose(const bool *taken, uint32_t count, uint32_t claim);
+
 /* for scale.c */
 bool mu_ms_is_scaling(const struct mu_ms_cluster *c);
 void mu_ms_cluster_end_if_finished(struct mu_ms_cluster *c);
@@ -133,15 +138,15 @@ void mu_ms_tell(struct mu_ms_cluster *c, Mu__Ms__Command command); /* all, witho
 /* ---- keys.c ---- */
 
 struct mu_ms_key {
-    struct mu_ms_key *next, *prev;
+    const char *name; /* behind the value */
     size_t len;
-    char *name;
     uint8_t value[];
 };
 
 struct mu_ms_topology;
 struct mu_ms_key *mu_ms_key_find(const struct mu_ms_topology *t, const char *name);
 void mu_ms_key_drop(struct mu_ms_topology *t, struct mu_ms_key *key);
+void mu_ms_keys_free(struct mu_ms_topology *t);
 /* False: no memory, or too much of it. */
 bool mu_ms_key_put(struct mu_ms_topology *t, const char *name, const void *value, size_t len);
 
@@ -149,7 +154,7 @@ bool mu_ms_key_put(struct mu_ms_topology *t, const char *name, const void *value
 
 struct mu_ms_topology {
     struct mu_ms_peer *peers;
-    struct mu_ms_key *keys;
+    void *keys; /* a tree of them, by name: <search.h> */
     uint32_t want[2];
     uint32_t count; /* of peers */
     size_t held;    /* bytes of keys and their values */
@@ -204,6 +209,7 @@ size_t mu_ms_head(uint8_t *to, uint32_t proto, const void *meta, size_t meta_len
 size_t mu_ms_head_of(uint8_t *to, Mu__Ms__Command command, uint64_t request_id, size_t body_len);
 
 /* ---- rest.c ---- */
+void mu_ms_quoted_put(FILE *to, const char *text); /* a string of JSON */
 size_t mu_ms_rest_take(struct mu_ms_conn *conn, const uint8_t *bytes, size_t len);
 
 /* ---- link.c ---- */

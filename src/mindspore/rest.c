@@ -29,7 +29,7 @@ static void text_begin(struct rest_text *text)
     text->file = open_memstream(&text->at, &text->len);
 }
 
-static void quoted_put(FILE *to, const char *text)
+void mu_ms_quoted_put(FILE *to, const char *text)
 {
     fputc('"', to);
     for (; *text; text++)
@@ -70,7 +70,7 @@ static void message_send(struct mu_ms_conn *conn, int status, const char *name, 
     text_begin(&text);
     if (text.file) {
         fprintf(text.file, "{\"%s\":", name);
-        quoted_put(text.file, message);
+        mu_ms_quoted_put(text.file, message);
         fputc('}', text.file);
     }
     text_send(conn, status, &text);
@@ -94,7 +94,7 @@ static void nodes_send(struct mu_ms_conn *conn, const char *body)
         fputs("{\"message\":\"Get nodes info successful.\",\"node_ids\":[", text.file);
         for (const struct mu_ms_node *n = conn->server->cluster.nodes; n; n = n->next) {
             fprintf(text.file, "%s{\"alive\":\"%s\",\"node_id\":", comma, n->is_alive ? "true" : "false");
-            quoted_put(text.file, n->id);
+            mu_ms_quoted_put(text.file, n->id);
             fprintf(text.file, ",\"rank_id\":\"%u\",\"role\":\"%s\"}", n->rank, mu_ms_role_name(n->role));
             comma = ",";
         }

@@ -54,8 +54,7 @@ static Mu__Ms__Role role_of(const char *role)
 
 void mu_ms_topology_free(struct mu_ms_topology *t)
 {
-    while (t->keys)
-        mu_ms_key_drop(t, t->keys);
+    mu_ms_keys_free(t);
     while (t->peers) {
         struct mu_ms_peer *peer = t->peers;
 
@@ -89,26 +88,19 @@ static bool is_complete(const struct mu_ms_topology *t)
     return t->count == t->want[0] + t->want[1];
 }
 
-static bool is_rank_free(const struct mu_ms_topology *t, const char *role, uint32_t rank)
-{
-    for (const struct mu_ms_peer *peer = t->peers; peer; peer = peer->next)
-        if (peer->rank == rank && strcmp(peer->role, role) == 0)
-            return false;
-    return true;
-}
-
 /* An id that is a number is the rank. */
-static uint32_t rank_choose(const struct mu_ms_topology *t, const char *role, const char *id)
+static uint32_t rank_of(const struct mu_ms_topology *t, const char *role, const char *id)
 {
-    uint32_t most = t->want[role_of(role)], rank = 0;
+    bool taken[MU_MS_NODES_MAX] = {false};
     char *end;
     unsigned long claim = strtoul(id, &end, 10);
 
-    if (id[0] >= '0' && id[0] <= '9' && !*end && claim < most && is_rank_free(t, role, (uint32_t)claim))
-        return (uint32_t)claim;
-    while (rank < most && !is_rank_free(t, role, rank))
-        rank++;
-    return rank;
+    for (const struct mu_ms_peer *peer = t->peers; peer; peer = peer->next)
+        if (strcmp(peer->role, role) == 0)
+            taken[peer->rank] = true;
+    if (id[0] < '0' || id[0] > '9' || *end || claim >= MU_MS_NODES_MAX)
+        claim = MU_MS_NO_RANK;
+    return mu_ms_rank_choose(taken, t->want[role_of(role)], (uint32_t)claim);
 }
 
 /* All are there: from now on each finds its rank. */
@@ -128,9 +120,10 @@ static bool ranks_publish(struct mu_ms_topology *t)
 static struct mu_ms_peer *peer_new(struct mu_ms_topology *t, const Mu__Ms__TopologyRegister *r)
 {
     Mu__Ms__Role role = role_of(r->role);
+    uint32_t rank = rank_of(t, r->role, r->node_id);
     struct mu_ms_peer *peer;
 
-    if (mu_ms_topology_count(t, role) >= t->want[role])
+    if (rank == MU_MS_NO_RANK || mu_ms_topology_count(t, role) >= t->want[role])
         return NULL;
     peer = calloc(1, sizeof *peer);
     if (!peer)
@@ -138,7 +131,7 @@ static struct mu_ms_peer *peer_new(struct mu_ms_topology *t, const Mu__Ms__Topol
     snprintf(peer->id, sizeof peer->id, "%s", r->node_id);
     snprintf(peer->host, sizeof peer->host, "%s", r->host_name);
     snprintf(peer->role, sizeof peer->role, "%s", r->role);
-    peer->rank = rank_choose(t, r->role, r->node_id);
+    peer->rank = rank;
     MU_LIST_PUSH(t->peers, peer);
     t->count++;
     return peer;
@@ -379,10 +372,11 @@ static void on_rpc0_write(struct mu_ms_conn *conn, const struct rpc0_frame *f)
         mu__ms__topology_value__free_unpacked(value, NULL);
 }
 
-/* Of that role, by rank. A host's name has no character that JSON escapes, or it is left out. */
+/* Of that role, by rank. */
 static void on_rpc0_hosts(struct mu_ms_conn *conn, const struct rpc0_frame *f)
 {
     struct mu_ms_topology *t = &conn->server->topology;
+    const struct mu_ms_peer *by_rank[MU_MS_NODES_MAX] = {NULL};
     const char *comma = "";
     char *text = NULL;
     size_t len = 0;
@@ -392,13 +386,16 @@ static void on_rpc0_hosts(struct mu_ms_conn *conn, const struct rpc0_frame *f)
         mu_ms_conn_refuse(conn, "there is no memory for an answer");
         return;
     }
+    for (const struct mu_ms_peer *peer = t->peers; peer; peer = peer->next)
+        if (strlen(peer->role) == f->len && memcmp(peer->role, f->body, f->len) == 0)
+            by_rank[peer->rank] = peer;
     fputs("{\"hostnames\":[", to);
-    for (uint32_t rank = 0; rank < t->count; rank++)
-        for (const struct mu_ms_peer *peer = t->peers; peer; peer = peer->next)
-            if (peer->rank == rank && strlen(peer->role) == f->len && memcmp(peer->role, f->body, f->len) == 0) {
-                fprintf(to, "%s\"%s\"", comma, strpbrk(peer->host, "\"\\\n\t") ? "" : peer->host);
-                comma = ",";
-            }
+    for (uint32_t rank = 0; rank < MU_MS_NODES_MAX; rank++)
+        if (by_rank[rank]) {
+            fputs(comma, to);
+            mu_ms_quoted_put(to, by_rank[rank]->host);
+            comma = ",";
+        }
     fputs("]}", to);
     if (fclose(to))
         mu_ms_conn_refuse(conn, "there is no memory for an answer");
