@@ -65,7 +65,6 @@ SONAME := libmuster.so.$(call version_part,MAJOR)
 
 # ---- sources -------------------------------------------------------------------------------------------------------
 
-# Rooms without a folder are names that are kept for a room to come: session.
 LIB_ROOMS := base sync segment task kv barrier event topology accel object schedule
 EXE_ROOMS := session bridge coord rpc ray compat mindspore launch agent cli
 LIB_SRC := $(sort $(wildcard shm_layout/*.c $(LIB_ROOMS:%=src/%/*.c) $(LIB_ROOMS:%=src/%/*/*.c)))

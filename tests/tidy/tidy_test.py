@@ -21,9 +21,9 @@ FLOOR = {
     "segment": 1,
     "task": 2, "kv": 2, "barrier": 2, "event": 2,
     "topology": 3, "accel": 3, "object": 3,
-    "schedule": 4, "session": 4, "bridge": 4,
+    "schedule": 4, "bridge": 4,
     "coord": 5,
-    "rpc": 6, "compat": 6, "ray": 6, "mindspore": 6,
+    "rpc": 6, "compat": 6, "ray": 6, "mindspore": 6, "session": 6,
     "launch": 7, "agent": 7,
     "cli": 8,
 }
@@ -39,7 +39,7 @@ NEIGHBOURS = {
     ("compat", "rpc"): "the rule of which users' processes may connect is one",
     ("ray", "rpc"): "its wire is a gRPC server, and calls by rpc's client",
     ("mindspore", "rpc"): "listeners and HTTP's heads are one",
-    ("session", "schedule"): "sessions stand above schedules",
+    ("session", "rpc"): "its wire is a gRPC server, and calls by rpc's client",
 }
 # (room, public header of a higher floor): the handle and the states that shared records hold are declared there.
 DECLARED_ABOVE = {("segment", "muster/task.h")}
