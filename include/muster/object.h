@@ -16,7 +16,7 @@
  * Views are read-only memory: a write through one is a SIGSEGV of the writer. The producer alone has writable memory,
  * and writes to it before it seals; afterwards the room is not the producer's to touch.
  *
- * All calls are thread-safe. None blocks but those with a deadline. Only tasks hold objects; to
+ * All calls are thread-safe. None blocks but those with a deadline. Only tasks and workers hold objects; to
  * others the calls that do are MUSTER_FAILED_PRECONDITION. Observers, read-only ones too, may ask by
  * muster_object_info() and muster_object_list(). muster_leave() ends all views, and their memory goes.
  * Objects belong to their host: on another host a reference is MUSTER_INVALID_ARGUMENT. An object may be as large as

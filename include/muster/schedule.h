@@ -9,8 +9,10 @@
  * A call runs when all of its arguments are there. If one of these is an error, the call does not run: its results
  * are errors that name the argument, with the same code and detail. A call is run once. If its worker dies in the
  * middle, it is run again as often as its function or the submission allows, else its results become errors that name
- * the worker. No other call is touched by that death. Workers join with MUSTER_JOIN_RECOVERABLE, or their deaths are
- * errors of the whole job.
+ * the worker. No other call is touched by that death. Workers join with MUSTER_JOIN_WORKER, or as tasks with
+ * MUSTER_JOIN_RECOVERABLE: any other task's death is an error of the whole job. ('muster worker', and 'muster run
+ * --workers', are workers for C functions. How one of the latter ended stands in the key "muster/workers/PID" some
+ * milliseconds later.)
  *
  * A place is a queue that one worker serves, in order: what has state, an actor, is a place. When its worker dies or
  * closes it, its calls become errors.
@@ -146,7 +148,7 @@ struct muster_call_info {
     muster_object result; /* the first one */
     uint32_t num_arguments, num_results;
     uint32_t retries_left;
-    int32_t task; /* that submitted it */
+    int32_t task; /* that submitted it; -1: a worker */
     muster_object place;
 };
 MUSTER_API void muster_call_get(const struct muster_call *call, struct muster_call_info *ret_info);

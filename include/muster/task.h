@@ -52,8 +52,13 @@ enum muster_cause {
     0x8u /* look only: no slot, no write access; mutations are PERMISSION_DENIED.                                      \
             Works when all others are stopped or dead. Never creates. */
 #define MUSTER_JOIN_TRANSIENT                                                                                          \
-    0x20u                           /* joins for a while, several times (a shell's commands): that it leaves fails     \
-                                       no barrier, it only takes its arrival back */
+    0x20u /* joins for a while, several times (a shell's commands): that it leaves fails                               \
+             no barrier, it only takes its arrival back */
+/*
+ * A worker: an observer that holds objects and runs calls (muster/schedule.h). It has no number, no barrier counts it,
+ * and its death ends its calls alone. The thread that joins must live as long as it works.
+ */
+#define MUSTER_JOIN_WORKER    0x40u
 #define MUSTER_JOIN_NO_CREATE 0x10u /* MUSTER_NOT_FOUND rather than create the segment */
 
 /* Zero or NULL in a field: take it from the environment variable named, else the default. */
@@ -91,7 +96,7 @@ MUSTER_API enum muster_status muster_leave(struct muster *muster);
 /* The segment behind the handle; owned by the handle. */
 MUSTER_API struct muster_segment *muster_segment_of(struct muster *muster);
 MUSTER_API const char *muster_job(const struct muster *muster);
-MUSTER_API int32_t muster_task_id(const struct muster *muster); /* -1: observer */
+MUSTER_API int32_t muster_task_id(const struct muster *muster); /* -1: observer, worker */
 MUSTER_API uint32_t muster_num_tasks(const struct muster *muster);
 MUSTER_API uint64_t muster_incarnation(const struct muster *muster);
 

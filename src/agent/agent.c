@@ -35,7 +35,7 @@ static rlim_t files_needed(const struct mu_agent *agent)
     rlim_t ray = options->ray ? 256 : 0; /* drivers, workers and stores, each by two connections */
     rlim_t mpi = options->mpi == MU_AGENT_MPI_NONE || agent->launching.has_no_room_for_mpi ? 0 : 2 * clients;
 
-    return 64 + (rlim_t)agent->local_tasks * each + hosts + guests + stores + ray + mpi;
+    return 64 + (rlim_t)agent->local_tasks * each + 2 * (rlim_t)options->workers + hosts + guests + stores + ray + mpi;
 }
 
 static int raise_file_limit(struct mu_agent *agent)

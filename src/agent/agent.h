@@ -84,6 +84,11 @@ struct mu_agent_ray {
     int insecure;        /* at an address that other machines reach */
 };
 
+/* The keys below this say how workers have ended: "muster/workers/4711": "worker (pid 4711 on host a) was killed by
+ * signal 11 (SIGSEGV)", and the last lines of its stderr. */
+#define MU_AGENT_WORKERS_KEY "muster/workers"
+#define MU_AGENT_WORKERS_MAX 1024u
+
 /* The same of that: "ADDRESS drivers N workers N stores N queued N running N succeeded N failed N". */
 #define MU_AGENT_RAY_KEY       "muster/ray"
 #define MU_AGENT_RAY_HOSTS_KEY "muster/ray-hosts"
@@ -127,6 +132,8 @@ struct mu_agent_options {
     const struct mu_agent_tcpstore *tcpstore;   /* NULL: PyTorch's store is not */
     const struct mu_agent_mindspore *mindspore; /* NULL: MindSpore's scheduler is not */
     const struct mu_agent_ray *ray;             /* NULL: nor is Ray's */
+    uint32_t workers;                           /* beside the tasks; 0: none */
+    char *const *worker_argv;                   /* what one is; NULL: 'muster worker' */
     enum mu_agent_mpi mpi;
     /* Prints the state of every task; at the timeout. NULL: nothing is printed. */
     void (*report)(struct muster *muster, FILE *out);

@@ -25,7 +25,7 @@
  * exposition.c  what Prometheus is told (in metrics/: metrics.c, connection.c, address.c, text.c; rpc/http.c)
  * coord.c, grpc.c  the engine, which the servers of clients ask; the coordination service for JAX and TensorFlow
  * tcpstore.c PyTorch's store; mindspore.c, ray.c: schedulers of MindSpore and Ray
- * notes.c    what is served where, for people
+ * notes.c    what is served where, for people; workers.c: workers beside the tasks
  * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi/wait.c, mpi/folder.c, mpi/unserved.c)
  * pmix.c     PMIx for the tasks, by libpmix
  * health.c   errors of GPUs (with health/watch.c, health/uses.c, health/words.c)
@@ -208,8 +208,8 @@ void mu_agent_look_pausing(struct mu_agent *agent);
 
 extern const struct mu_component mu_observer_component, mu_hosts_component, mu_metrics_component,
     mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_ray_component, mu_mindspore_component,
-    mu_notes_component, mu_mpi_component, mu_pmix_component, mu_health_component, mu_sights_component,
-    mu_gather_component;
+    mu_workers_component, mu_notes_component, mu_mpi_component, mu_pmix_component, mu_health_component,
+    mu_sights_component, mu_gather_component;
 
 /* ---- exposition.c ---- */
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */

@@ -51,6 +51,9 @@ static enum muster_status error_of(struct mu_ctx *ctx, const struct mu_object *o
     size_t len;
     const char *text = mu_work_error_text(ctx->seg, o, &len, &detail);
 
+    if (len && !o->task)
+        return mu_fail(o->code ? (enum muster_status)o->code : MUSTER_UNKNOWN, "object 0x%016llx is an error: %.*s",
+                       (unsigned long long)o->ref, (int)len, text);
     producer_name(ctx->seg, o, name);
     if (!len)
         return mu_fail(o->code ? (enum muster_status)o->code : MUSTER_UNKNOWN, "object 0x%016llx will not come: %s%s",

@@ -24,7 +24,7 @@ struct muster {
     mu_a32 interrupt;           /* non-zero: every wait ends */
     _Atomic uint32_t calls;     /* that were made to the leader's host, and have a name there; counted */
     mu_a64 untold[16];          /* of those, which were given up in vain: barrier/remote.c */
-    struct mu_slot *pulse;      /* this process keeps its heartbeat; NULL for observers */
+    struct mu_slot *pulse;      /* its life, and its heartbeat; NULL for observers */
     uint32_t pulse_incarnation; /* as it was claimed: by now it may be another's */
     struct mu_keeper *keeper;
     struct mu_use *uses;                /* its threads' contexts */

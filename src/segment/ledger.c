@@ -34,7 +34,8 @@ struct mu_ledger {
 static enum muster_status no_ledger(const struct muster *m)
 {
     return mu_fail(MUSTER_FAILED_PRECONDITION,
-                   "objects are held by tasks, and this process is none of job %s's: join as a task", m->seg->job);
+                   "objects are held by tasks and workers, and this process is none of job %s's: join as a task",
+                   m->seg->job);
 }
 
 /* Whether the main slot is the one with which the task joined. */
@@ -57,7 +58,7 @@ static enum muster_status ledger_make(struct muster *m, struct mu_ledger **ret_l
 {
     struct mu_ledger *l, *other = NULL;
 
-    if (m->task_id < 0 || !m->pulse)
+    if (!m->pulse)
         return no_ledger(m);
     l = calloc(1, sizeof *l);
     if (l)

@@ -5,7 +5,10 @@
  * is free. What it was about to hint at, or had just taken from the queue, nobody knows: so every death asks for a
  * rescan, in which one worker looks at the words of all objects. A rescan only repeats hints: the words decide.
  */
+#include <stdio.h>
+
 #include "segment/work.h"
+#include "segment/hosts.h"
 #include "segment/slot.h"
 
 void mu_work_rescan(struct muster_segment *seg)
@@ -22,6 +25,7 @@ struct work_burial {
     uint64_t runner;
     bool again; /* whether it may be run again */
     bool queued;
+    struct mu_object end; /* what it is, if it may not */
 };
 
 static enum muster_status call_buried(struct mu_object *o, void *arg)
@@ -31,6 +35,8 @@ static enum muster_status call_buried(struct mu_object *o, void *arg)
     if (o->state != MU_OBJECT_CALL_RUNNING || o->bytes != b->runner)
         return MUSTER_ALREADY_EXISTS;
     b->queued = b->again && o->code;
+    if (b->queued && b->end.data)
+        return MUSTER_UNAVAILABLE; /* it was read before somebody else buried its runner */
     if (b->queued) {
         o->state = MU_OBJECT_CALL_QUEUED;
         o->code--;
@@ -39,16 +45,38 @@ static enum muster_status call_buried(struct mu_object *o, void *arg)
     }
     o->state = MU_OBJECT_ERROR;
     o->code = MUSTER_UNAVAILABLE;
-    o->data = o->bytes = 0;
-    o->meta = MU_ENDED_RUNNING;
+    o->data = b->end.data;
+    o->bytes = b->end.bytes;
+    o->meta = b->end.data ? 0 : MU_ENDED_RUNNING;
     return MUSTER_OK;
 }
 
-/* False: there is no memory for it now. */
-static bool call_bury(struct mu_ctx *ctx, uint64_t ref, uint64_t runner, bool again)
+/* A task's record names its process. Of a worker without a number the error does; without memory for that it does not.
+ */
+static void end_name_worker(struct mu_ctx *ctx, uint64_t ref, struct work_burial *b, uint32_t pid)
+{
+    struct mu_object o;
+    char host[64], text[160];
+    int len;
+
+    if (mu_object_peek(ctx->seg, ref, ctx->scratch, &o) || o.task || o.state != MU_OBJECT_CALL_RUNNING ||
+        o.bytes != b->runner || (b->again && o.code))
+        return;
+    mu_host_name(ctx->seg, ctx->seg->host, host, sizeof host);
+    len = snprintf(text, sizeof text, "its worker (pid %u on host %s) ended in the midst of the call", pid, host);
+    if (mu_work_error(ctx, MUSTER_UNAVAILABLE, text, (size_t)len, 0, &b->end))
+        b->end.data = b->end.bytes = 0;
+}
+
+/* `pid`: the runner's, 0: not known. False: there is no memory for it now. */
+static bool call_bury(struct mu_ctx *ctx, uint64_t ref, uint64_t runner, bool again, uint32_t pid)
 {
     struct work_burial b = {.runner = runner, .again = again};
-    enum muster_status status = mu_object_change(ctx, ref, 0, call_buried, &b, false);
+    enum muster_status status;
+
+    if (pid)
+        end_name_worker(ctx, ref, &b, pid);
+    status = mu_object_change(ctx, ref, b.end.data, call_buried, &b, false);
 
     if (!status && b.queued)
         mu_queue_put(ctx->seg, ref);
@@ -71,7 +99,8 @@ bool mu_work_bury(struct mu_ctx *ctx, uint32_t slot, uint64_t dead)
     mu_error_keep(kept);
     for (uint32_t i = 0; i < 2; i++)
         if (calls[i] && mu_object_word(ctx->seg, calls[i]))
-            done &= call_bury(ctx, calls[i], MU_OBJECT_MAKER(slot, MU_SLOT_INCARNATION(dead)), i == 0);
+            done &=
+                call_bury(ctx, calls[i], MU_OBJECT_MAKER(slot, MU_SLOT_INCARNATION(dead)), i == 0, MU_SLOT_PID(dead));
     mu_error_restore(kept);
     if (worked)
         mu_crew_moved(ctx->seg);
@@ -110,7 +139,7 @@ static void call_rescan(struct mu_ctx *ctx, uint32_t index)
     if (o.state == MU_OBJECT_CALL_QUEUED) {
         mu_queue_put(ctx->seg, o.ref);
     } else if (o.state == MU_OBJECT_CALL_RUNNING && runner_is_gone(ctx->seg, o.bytes)) {
-        call_bury(ctx, o.ref, o.bytes, true);
+        call_bury(ctx, o.ref, o.bytes, true, 0);
     } else if (o.state == MU_OBJECT_CALL_WAITING || o.state == MU_OBJECT_CALL_PLACED) {
         blocked = mu_work_recheck(ctx, o.ref, o.state);
         if (blocked && mu_object_change(ctx, blocked, 0, waiting_marked, NULL, true))

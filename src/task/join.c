@@ -66,6 +66,8 @@ static enum muster_status options_resolve(const struct muster_options *options, 
         p->o = *options;
     else
         muster_options_init(&p->o);
+    if (p->o.flags & MUSTER_JOIN_WORKER)
+        p->o.flags |= MUSTER_JOIN_OBSERVER;
     rc = env_number("MUSTER_RECOVERABLE", 1, &n);
     if (rc < 0)
         return MUSTER_INVALID_ARGUMENT;
@@ -217,6 +219,10 @@ static enum muster_status segment_enter(struct muster_segment *seg, const struct
             status = mu_fail(MUSTER_CANCELLED, "job %s has just been closed", seg->job);
         if (!status && m->task_id >= 0)
             status = task_enrol(m, ctx, p);
+        if (!status && p->o.flags & MUSTER_JOIN_WORKER) {
+            m->pulse = ctx->own;
+            m->pulse_incarnation = ctx->incarnation;
+        }
         if (status && ctx && m->task_id >= 0)
             mu_task_bury_past(ctx, (uint32_t)m->task_id);
     }

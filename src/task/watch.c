@@ -328,7 +328,7 @@ enum muster_status muster_heartbeat(struct muster *muster)
 
     if (status)
         return status;
-    if (!muster->pulse)
+    if (muster->task_id < 0 || !muster->pulse)
         status = mu_fail(MUSTER_FAILED_PRECONDITION, "an observer has no heartbeat");
     else /* relaxed: a counter; its change is all that matters */
         mu_store_relaxed(&muster->pulse->heartbeat, mu_load_relaxed(&muster->pulse->heartbeat) + 1);

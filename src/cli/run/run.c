@@ -6,6 +6,7 @@
 #include "cli/run/mindspore.h"
 #include "cli/run/ray.h"
 #include "cli/run/tcpstore.h"
+#include "cli/run/workers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -410,6 +411,7 @@ static int run_run(struct mu_cli_call *call)
     struct mu_agent_tcpstore store = {.address = NULL};
     struct mu_agent_ray ray = {.address = NULL};
     struct mu_agent_mindspore mindspore = {.address = NULL};
+    struct mu_cli_workers workers = {.text = NULL};
     int code = mu_cli_take_grpc(call, &grpc, &job.options);
 
     if (!code)
@@ -418,6 +420,8 @@ static int run_run(struct mu_cli_call *call)
         code = mu_cli_take_ray(call, &ray, &job.options);
     if (!code)
         code = mu_cli_take_mindspore(call, &mindspore, &job.options);
+    if (!code)
+        code = mu_cli_take_workers(call, &workers, &job.options);
     if (!code)
         code = mu_cli_hosts_take(call, &job, &hosts);
     if (!code)
@@ -429,6 +433,7 @@ static int run_run(struct mu_cli_call *call)
             job.apps.dry_run ? mu_cli_finish(call, mu_agent_dry_run(&job.options, stdout)) : mu_agent_run(&job.options);
     mu_cli_job_done(&job);
     mu_cli_hosts_done(&hosts);
+    free(workers.text);
     return code;
 }
 
@@ -469,6 +474,7 @@ static const struct mu_cli_option run_options[] = {
     MU_CLI_TCPSTORE_OPTIONS,
     MU_CLI_RAY_OPTIONS,
     MU_CLI_MINDSPORE_OPTIONS,
+    MU_CLI_WORKERS_OPTIONS,
     MU_CLI_MPI,
     {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", NULL, "keep the last events of each thread (4096) for 'muster trace'"},
     {MU_OPT_ENV, 0, "env", "K=V", NULL, "set a variable for the tasks; may be repeated"},
