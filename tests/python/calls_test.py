@@ -342,6 +342,49 @@ def _dies():
         return "caught"
 
 
+def test_workers_of_a_launcher():
+    said = common.run(2, """
+        import os, signal, sys, muster
+
+        @muster.remote
+        def square(x):
+            return x * x
+
+        @muster.remote
+        def die():
+            print("out of luck", file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        @muster.remote
+        def told():
+            try:
+                muster.get(die.remote())
+            except muster.WorkerDied as e:
+                return e.signal, "out of luck" in str(e)
+
+        @muster.remote
+        class Counter:
+            n = 0
+            def add(self):
+                self.n += 1
+                return self.n, os.environ.get("RANK")
+
+        with muster.join() as task:
+            assert muster.get([square.remote(i) for i in range(task.id + 4)])[-1] == (task.id + 3) ** 2
+            if task.id == 0:
+                try:
+                    muster.get(die.remote())
+                except muster.WorkerDied as e:
+                    assert e.pid and e.signal == signal.SIGKILL and "was killed by signal 9 (SIGKILL)\\nout of luck" in str(e), e
+                assert muster.get(told.remote()) == (9, True)
+                counter = Counter.remote()
+                assert muster.get([counter.add.remote() for _ in range(3)]) == [(1, None), (2, None), (3, None)]
+            task.barrier("done")
+        print("whole")
+        """, options=("--workers", "3", "--worker-command", sys.executable + " -m muster.worker"))
+    assert said.count("whole") == 2, said
+
+
 def test_nested_calls_with_all_workers_busy():
     assert get(fib.remote(8)) == 21 and get(depth.remote(15)) == 15
     assert get([depth.remote(4) for _ in range(6)]) == [4] * 6

@@ -8,6 +8,7 @@ class Deaths:
     """How workers of this process ended: the helper, whose children they are, tells it some instants after the death."""
 
     def __init__(self) -> None:
+        self.are_told = False  # this process has a helper that does
         self.change = threading.Condition()
         self.statuses: Dict[int, int] = {}
 
@@ -22,7 +23,7 @@ class Deaths:
     def status(self, pid: int) -> Optional[int]:
         """None: it is no worker of this process's, as far as is known within a second."""
         with self.change:
-            self.change.wait_for(lambda: pid in self.statuses, 1)
+            self.change.wait_for(lambda: pid in self.statuses, 1 if self.are_told else 0)
             return self.statuses.get(pid)
 
 
@@ -40,7 +41,7 @@ def current() -> Any:
     if _latest is not None and _latest._m is not None and _latest in tasks:
         return _latest
     for task in reversed(list(tasks)):
-        if task._m is not None and task.id is not None:
+        if task._m is not None and (task.id is not None or task.is_worker):
             _latest = task
             return task
     from muster.errors import FailedPrecondition

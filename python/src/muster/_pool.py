@@ -76,6 +76,7 @@ def init(workers: Optional[int] = None, store: Optional[int] = None) -> Task:
         raise
     _pool = _Pool(task, helper, down, up)
     _pool.workers = count
+    deaths.are_told = True
     for work in (_pool.watch, _pool.bury):
         threading.Thread(target=work, name="muster-workers", daemon=True).start()
     return task
@@ -126,6 +127,7 @@ def shutdown() -> None:
         pass  # the helper has died
     os.close(pool.down)
     os.waitpid(pool.helper, 0)
+    deaths.are_told = False
     if pool.task.objects.pins:  # their memory must stay: the job goes with this process
         _joined.tasks.pop(pool.task, None)
         _joined.lingering.append(pool.task)

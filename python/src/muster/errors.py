@@ -9,7 +9,7 @@ import types
 import weakref
 from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
-from muster import _lib
+from muster import _joined, _lib
 from muster._joined import deaths
 
 
@@ -23,6 +23,8 @@ class Culprit(NamedTuple):
 
 _NAMED = re.compile(r"\btask (\d+) \((?:(?:pid (\d+)|a guest) )?on host ([^\s)]+)\)")
 _BARE = re.compile(r"\btask (\d+)(?=: | had not | is | has | gave )")
+_WORKER = re.compile(r"\bits worker \(pid (\d+) on host ")
+_TOLD_WITHIN = 1.0
 _PATIENCE = "the deadline passed while waiting for "
 _INTERRUPTED = "interrupted while waiting for "
 _PRODUCER = re.compile(_PATIENCE + r"(?:object 0x[0-9a-f]+|[\d of]+ objects): 0x[0-9a-f]+, of (?=task \d+ \()")
@@ -151,19 +153,42 @@ class DataLoss(Error):
 
 
 class WorkerDied(Unavailable):
-    """The worker that ran the call died before it had ended. `pid` and `signal`: of the worker, where they are known."""
+    """The worker that ran the call died before it had ended. `pid` and `signal`: of the worker, where they are known.
+    `end`: how a worker of `muster run --workers` ended, as its launcher says, with the last lines of its stderr."""
+    _end: Optional[str] = None
 
     @property
     def pid(self) -> Optional[int]:
-        return self.culprit.pid if self.culprit else None
+        found = _WORKER.search(self.message)
+        return int(found.group(1)) if found else self.culprit.pid if self.culprit else None
+
+    @property
+    def end(self) -> str:
+        if self._end is None:
+            self._end = _end_of(self.pid) if _WORKER.search(self.message) else ""
+        return self._end
 
     @property
     def signal(self) -> Optional[int]:
+        found = re.search(r" signal (\d+)", self.end.partition("\n")[0])
+        if found:
+            return int(found.group(1))
         status = deaths.status(self.pid) if self.pid else None
         return status & 127 or None if status is not None else None
 
     def __str__(self) -> str:
+        if self.end:
+            return "%s: it %s" % (self.message, self.end.partition(") ")[2])
         return self.message + (" (signal %d)" % self.signal if self.signal else "")
+
+
+def _end_of(pid: Optional[int]) -> str:
+    """What the launcher says of a worker, which it learns a little later than everybody that waits for the call."""
+    try:
+        told = _joined.current().kv.get("muster/workers/%s" % pid, wait=_TOLD_WITHIN)
+        return bytes(told).decode(errors="replace")
+    except Error:
+        return ""
 
 
 class ActorDied(Unavailable):

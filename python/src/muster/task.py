@@ -73,10 +73,11 @@ class Task:
     kv       the keys of the job, a mapping              barrier  named barriers, called with a name
     events   numbered broadcast events                   group()  a fast barrier, allgather, broadcast, allreduce
     objects  values in shared memory
-    job, id, num_tasks, incarnation                      id is None for an observer
+    job, id, num_tasks, incarnation                      id is None for an observer, and for a worker
     """
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, is_worker: bool = False) -> None:
+        self.is_worker = is_worker
         self._m: Optional[int] = handle
         self._pid = os.getpid()
         self._cell = ctypes.c_void_p(handle)  # for who reads it in C: NULL once it is left
@@ -249,7 +250,7 @@ class Task:
         return _lib.take(got, size.value)
 
     def __repr__(self) -> str:
-        who = "observer" if self.id is None else "task %d of %d" % (self.id, self.num_tasks)
+        who = "worker" if self.is_worker else "observer" if self.id is None else "task %d of %d" % (self.id, self.num_tasks)
         return "<%s in job %s%s>" % (who, self.job, "" if self._m is not None else ", left")
 
 
@@ -266,7 +267,7 @@ atexit.register(_at_exit)
 
 
 def join(job: Optional[str] = None, task: Optional[int] = None, num_tasks: Optional[int] = None, *,
-         recoverable: bool = False, observer: bool = False, read_only: bool = False, transient: bool = False,
+         recoverable: bool = False, observer: bool = False, read_only: bool = False, transient: bool = False, worker: bool = False,
          create: bool = True, heartbeat: bool = True, timeout: Optional[float] = None, incarnation: int = 0,
          heap_bytes: int = 0, heartbeat_timeout: float = 0, object_bytes: int = 0) -> Task:
     """Join the job. Under `muster run` nothing need be given; without it, two processes that name the same job meet.
@@ -274,6 +275,7 @@ def join(job: Optional[str] = None, task: Optional[int] = None, num_tasks: Optio
     job, task, num_tasks   None: MUSTER_JOB, MUSTER_TASK_ID, MUSTER_NUM_TASKS of the environment
     recoverable            this task's errors end only the waits that need it
     observer, read_only    take part without being a task; look only
+    worker                 take part without a number: hold objects and run calls, and be missed by nobody
     transient              come and go several times; that it leaves fails no barrier
     create                 False: `NotFound` rather than create the job
     heartbeat              False: heartbeat() is called by the program
@@ -294,7 +296,7 @@ def join(job: Optional[str] = None, task: Optional[int] = None, num_tasks: Optio
     options.incarnation = int_of(incarnation, 64, False)
     options.deadline = 0 if timeout is None else max(1, deadline_of(timeout))
     for wanted, flag in ((recoverable, _lib.JOIN_RECOVERABLE), (observer, _lib.JOIN_OBSERVER),
-                         (read_only, _lib.JOIN_READ_ONLY), (transient, _lib.JOIN_TRANSIENT),
+                         (read_only, _lib.JOIN_READ_ONLY), (transient, _lib.JOIN_TRANSIENT), (worker, _lib.JOIN_WORKER),
                          (not create, _lib.JOIN_NO_CREATE), (not heartbeat, _lib.JOIN_NO_HEARTBEAT)):
         options.flags |= flag if wanted else 0
     if heap_bytes or heartbeat_timeout or object_bytes:
@@ -304,7 +306,7 @@ def join(job: Optional[str] = None, task: Optional[int] = None, num_tasks: Optio
         options.config = ctypes.pointer(config)
     check(lib.muster_join(ctypes.byref(options), ctypes.byref(handle)))
     assert handle.value
-    return Task(handle.value)
+    return Task(handle.value, worker)
 
 
 _wait.COUNTED.add(join.__code__)  # it has no handle yet that could go

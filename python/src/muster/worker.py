@@ -1,7 +1,7 @@
 """What a worker does: it takes calls of Python functions from the job, and runs them.
 
-muster.init() starts workers by itself. In a job of a launcher `python -m muster.worker` is one, until the tasks that are none
-have left.
+muster.init() starts workers by itself. `muster run --workers 4 --worker-command 'python3 -m muster.worker'` starts them beside
+a job's tasks. A task that is `python -m muster.worker` is a worker, too, until the tasks that are none have left.
 """
 import ctypes
 import os
@@ -179,7 +179,7 @@ class Worker:
         import traceback
         trace = e.__traceback__.tb_next if e.__traceback__ else None  # without the line of this file
         text = "".join(traceback.format_exception(type(e), e, trace)).rstrip()
-        return "in %s, %s:\n%s" % (name, self.task.state().pid, text)
+        return "in %s, %s:\n%s" % (name, os.getpid(), text)
 
     def _error_whole(self, e: BaseException, name: str) -> BaseException:
         if isinstance(e, errors.TaskError):  # of a call that this one has waited for
@@ -251,6 +251,9 @@ def _with_site(load: Callable[[], Any]) -> Any:
 
 
 def _main() -> None:
+    if "MUSTER_TASK_ID" not in os.environ:
+        _work_until_closed(join(worker=True, create=False))
+        return
     task = join(recoverable=True)
     task.kv["muster.workers/%s" % task.id] = ""
     worker = Worker(task, lambda what: None)
@@ -259,6 +262,17 @@ def _main() -> None:
             pass
     except errors.Cancelled:
         pass  # the job was closed
+    task.leave()
+
+
+def _work_until_closed(task: Task) -> None:
+    """Of a process without a number, which 'muster run --workers' ends when the tasks have."""
+    worker = Worker(task, lambda what: None)
+    try:
+        while True:
+            worker.turn(0)
+    except errors.Cancelled:
+        pass
     task.leave()
 
 
