@@ -240,6 +240,16 @@ static bool all_have_come(uint64_t instance)
     return true;
 }
 
+/* With a patience that shrinks, some member gives up in the end, however fast the machine is. */
+static muster_deadline deadline_of(const struct run_act *a, uint64_t instance)
+{
+    uint64_t halvings = a->halving ? (instance - a->first) / a->halving : 0;
+
+    if (!a->patience_ns)
+        return MUSTER_FOREVER;
+    return muster_after_ns(halvings < 64 ? a->patience_ns >> halvings : 0);
+}
+
 int act_run(void *arg, struct reply *reply)
 {
     const struct run_act *a = arg;
@@ -248,7 +258,7 @@ int act_run(void *arg, struct reply *reply)
 
     (void)reply;
     for (uint64_t n = a->first; !status && (!a->rounds || n < a->first + a->rounds); n++) {
-        muster_deadline d = a->patience_ns ? muster_after_ns(a->patience_ns) : MUSTER_FOREVER;
+        muster_deadline d = deadline_of(a, n);
         uint32_t kind = a->kind == RUN_ANY ? (uint32_t)(given(a, n, 1000, 0) % RUN_ANY) : a->kind;
         size_t len = a->max_len ? (size_t)(given(a, n, 1000, 4) % (a->max_len + 1)) : 0;
 

@@ -48,6 +48,7 @@ struct run_act {
     uint64_t first;       /* number of the first instance: as many as were passed before, + 1 */
     uint64_t rounds;      /* 0: until one fails */
     uint64_t patience_ns; /* of each; 0: for ever */
+    uint64_t halving;     /* instances after which the patience halves; 0: it stays */
     uint64_t seed;
     uint32_t kind; /* RUN_* */
     uint32_t max_len;

@@ -141,6 +141,7 @@ STAGE_TEST(who_loses_patience_and_who_does_not_agree)
         for (int i = 0; i < 4; i++) {
             struct run_act a = endless(2000 + draw(300000));
 
+            a.halving = 64;
             stage_tell(i, act_run, &a, sizeof a);
         }
         for (int i = 0; i < 4; i++)
