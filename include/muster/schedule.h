@@ -179,7 +179,7 @@ MUSTER_API enum muster_status muster_call_done(struct muster_call *call);
 MUSTER_API enum muster_status muster_call_fail(struct muster_call *call, enum muster_status code, const char *text,
                                                muster_object detail);
 
-/* A new place, served by the thread that opens it; held by this process once. */
+/* A new place, served by one thread of this process at a time; held by this process once. */
 MUSTER_API enum muster_status muster_place_open(struct muster *muster, muster_object *ret_place);
 /* No more calls: those that are queued become errors of this code and text, and so does the place. */
 MUSTER_API enum muster_status muster_place_close(struct muster *muster, muster_object place, enum muster_status code,

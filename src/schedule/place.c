@@ -21,32 +21,77 @@ struct place {
     uint64_t handle, ref;
     uint64_t *calls; /* the next one last */
     size_t count, room;
-    bool full; /* no memory */
+    bool full;   /* no memory */
+    bool served; /* a thread is in mu_place_next() with it, which alone may use `calls` */
+    bool closed; /* that thread frees it */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct place *places; /* process-local; each is used by the thread that serves it */
+static struct place *places; /* process-local; the lock is held for the list, `served` and `closed` */
 
-static struct place *place_find(const struct muster *m, uint64_t ref, bool take_out)
+static struct place **place_find(const struct muster *m, uint64_t ref)
 {
-    struct place *found = NULL;
+    struct place **at = &places;
 
-    pthread_mutex_lock(&lock);
-    for (struct place **at = &places; *at; at = &(*at)->next)
-        if ((*at)->handle == m->id && (*at)->ref == ref) {
-            found = *at;
-            if (take_out)
-                *at = found->next;
-            break;
-        }
-    pthread_mutex_unlock(&lock);
-    return found;
+    while (*at && ((*at)->handle != m->id || (*at)->ref != ref))
+        at = &(*at)->next;
+    return at;
 }
 
 static void place_free(struct place *p)
 {
     free(p->calls);
     free(p);
+}
+
+/* The place, for this thread alone until place_give_back(). */
+static enum muster_status place_take(const struct muster *m, uint64_t ref, struct place **ret_place)
+{
+    bool served;
+
+    pthread_mutex_lock(&lock);
+    *ret_place = *place_find(m, ref);
+    served = *ret_place && (*ret_place)->served;
+    if (*ret_place)
+        (*ret_place)->served = true;
+    pthread_mutex_unlock(&lock);
+    if (!*ret_place)
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "this process has opened no place 0x%016llx",
+                       (unsigned long long)ref);
+    return served ? mu_fail(MUSTER_FAILED_PRECONDITION, "place 0x%016llx is served by another thread",
+                            (unsigned long long)ref)
+                  : MUSTER_OK;
+}
+
+static void place_give_back(struct place *p)
+{
+    bool closed;
+
+    pthread_mutex_lock(&lock);
+    p->served = false;
+    closed = p->closed;
+    pthread_mutex_unlock(&lock);
+    if (closed)
+        place_free(p);
+}
+
+/* It is closed: out of the list, and freed by this thread or by the one that serves it. */
+static void place_remove(const struct muster *m, uint64_t ref)
+{
+    struct place **at, *p;
+
+    pthread_mutex_lock(&lock);
+    at = place_find(m, ref);
+    p = *at;
+    if (p) {
+        *at = p->next;
+        p->closed = p->served;
+        if (p->closed)
+            p = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    if (p)
+        place_free(p);
 }
 
 enum muster_status muster_place_open(struct muster *muster, muster_object *ret_place)
@@ -106,11 +151,15 @@ static enum muster_status place_closed(struct mu_object *o, void *arg)
     return MUSTER_OK;
 }
 
+static void call_recheck(void *arg, uint64_t ref)
+{
+    mu_work_recheck(arg, ref, MU_OBJECT_CALL_PLACED);
+}
+
 enum muster_status muster_place_close(struct muster *muster, muster_object place, enum muster_status code,
                                       const char *text)
 {
     struct closing c;
-    struct place *p;
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(muster, &ctx);
 
@@ -125,11 +174,10 @@ enum muster_status muster_place_close(struct muster *muster, muster_object place
         status = mu_work_error(ctx, code, text, strnlen(text, TEXT_MAX), 0, &c.end);
     if (!status)
         status = mu_object_change(ctx, place, c.end.data, place_closed, &c, true);
-    p = status ? NULL : place_find(muster, place, true);
-    while (p && p->count) /* taken, and not begun */
-        mu_work_recheck(ctx, p->calls[--p->count], MU_OBJECT_CALL_PLACED);
-    if (p)
-        place_free(p);
+    if (!status) {
+        mu_work_each(ctx, MU_OBJECT_CALL_PLACED, place, call_recheck, ctx); /* taken, and not begun */
+        place_remove(muster, place);
+    }
     mu_exit(ctx);
     return status;
 }
@@ -201,11 +249,15 @@ static enum muster_status calls_collect(struct mu_ctx *ctx, struct place *p)
     return MUSTER_OK;
 }
 
+static enum muster_status place_closed_already(uint64_t ref)
+{
+    return mu_fail(MUSTER_FAILED_PRECONDITION, "place 0x%016llx is closed", (unsigned long long)ref);
+}
+
 static enum muster_status chain_taken(struct mu_object *o, void *arg)
 {
     if (o->state != MU_OBJECT_PLACE)
-        return mu_fail(MUSTER_FAILED_PRECONDITION, "object 0x%016llx is no place, or closed",
-                       (unsigned long long)o->ref);
+        return place_closed_already(o->ref);
     *(uint64_t *)arg = o->waiting;
     o->waiting = 0;
     return MUSTER_OK;
@@ -248,6 +300,23 @@ static enum muster_status place_claim(struct muster *m, struct mu_ctx *ctx, uint
     return status == MUSTER_NOT_FOUND ? MUSTER_OK : status;
 }
 
+/* Until the argument has come, or the place has closed. */
+static enum muster_status argument_await(struct mu_ctx *ctx, const struct place *p, struct mu_wait *w,
+                                         const struct mu_object *argument)
+{
+    mu_a64 *words[2] = {mu_object_word(ctx->seg, argument->ref), mu_object_word(ctx->seg, p->ref)};
+    uint64_t seen[2] = {argument->word, 0};
+    struct mu_object o;
+    enum muster_status status = mu_object_look(ctx->seg, p->ref, ctx->scratch, &o);
+
+    if (status)
+        return status;
+    if (o.state != MU_OBJECT_PLACE)
+        return place_closed_already(p->ref);
+    seen[1] = o.word;
+    return mu_wait_on_any(w, words, seen, 2, true);
+}
+
 /* One step: *ret_call, or a wait for the next call, or for its arguments. */
 static enum muster_status place_step(struct muster *m, struct mu_ctx *ctx, struct place *p, uint64_t maker,
                                      struct mu_wait *w, struct muster_call **ret_call)
@@ -260,7 +329,7 @@ static enum muster_status place_step(struct muster *m, struct mu_ctx *ctx, struc
         enum mu_work_readiness readiness = mu_work_look(ctx, ref, MU_OBJECT_CALL_PLACED, &o);
 
         if (readiness == MU_WORK_BLOCKED)
-            return mu_wait_on(w, mu_object_word(m->seg, o.ref), o.word);
+            return argument_await(ctx, p, w, &o);
         p->count--;
         status = readiness == MU_WORK_READY ? place_claim(m, ctx, ref, maker, ret_call) : MUSTER_OK;
         if (status == MUSTER_RESOURCE_EXHAUSTED || status == MUSTER_UNAVAILABLE)
@@ -278,14 +347,13 @@ static enum muster_status place_step(struct muster *m, struct mu_ctx *ctx, struc
 enum muster_status mu_place_next(struct muster *m, struct mu_ctx *ctx, uint64_t place, muster_deadline deadline,
                                  uint64_t maker, struct muster_call **ret_call)
 {
-    struct place *p = place_find(m, place, false);
-    enum muster_status status = MUSTER_OK;
+    struct place *p;
+    enum muster_status status = place_take(m, place, &p);
     struct mu_wait w;
 
     *ret_call = NULL;
-    if (!p)
-        return mu_fail(MUSTER_FAILED_PRECONDITION, "this process has opened no place 0x%016llx",
-                       (unsigned long long)place);
+    if (status)
+        return status;
     mu_wait_begin(&w, m->seg, ctx, deadline, "a call of a place");
     while (!status && !*ret_call) {
         mu_wait_look(&w);
@@ -293,5 +361,6 @@ enum muster_status mu_place_next(struct muster *m, struct mu_ctx *ctx, uint64_t 
         status = place_step(m, ctx, p, maker, &w, ret_call);
     }
     mu_wait_end(&w);
+    place_give_back(p);
     return status;
 }

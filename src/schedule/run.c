@@ -132,7 +132,6 @@ static void call_run(struct crew *c, struct muster_call *call)
         muster_call_done(call);
 }
 
-/* Blocked threads of this process; it is asked again when any worker's state moves. */
 static void *crew_thread(void *arg);
 
 static bool thread_start(struct crew *c)
@@ -167,13 +166,15 @@ static void crew_blocked(void *arg, bool blocked)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* One more than needed: the blocked ones have gone on. */
-static bool is_spare(struct crew *c)
+/* Whether the thread ends, for the blocked ones have gone on. It counts as running no more from then on: of two threads
+ * that are one too many, one ends. */
+static bool thread_retires(struct crew *c)
 {
     bool spare;
 
     pthread_mutex_lock(&c->lock);
     spare = c->stopping || c->running > 1;
+    c->running -= spare;
     pthread_mutex_unlock(&c->lock);
     return spare;
 }
@@ -183,15 +184,19 @@ static enum muster_status crew_work(struct crew *c, bool first)
     enum muster_status status = MUSTER_OK;
 
     mu_crew_watch = (struct mu_crew_watch){crew_blocked, c};
-    while (first || !is_spare(c)) {
+    while (first || !thread_retires(c)) {
         muster_deadline turn = first ? c->deadline : muster_after_ms(TURN_MS);
         struct muster_call *call;
 
         status = muster_worker_next(c->m, 0, turn, &call);
         if (status == MUSTER_DEADLINE_EXCEEDED && !first)
             continue;
-        if (status)
+        if (status) {
+            pthread_mutex_lock(&c->lock);
+            c->running--;
+            pthread_mutex_unlock(&c->lock);
             break;
+        }
         call_run(c, call);
     }
     mu_crew_watch = (struct mu_crew_watch){NULL, NULL};
@@ -206,7 +211,6 @@ static void *crew_thread(void *arg)
     muster_thread_detach(c->m);
     pthread_mutex_lock(&c->lock);
     c->threads--;
-    c->running--;
     pthread_cond_signal(&c->moved);
     pthread_mutex_unlock(&c->lock);
     return NULL;
@@ -226,7 +230,6 @@ enum muster_status muster_worker_run(struct muster *muster, const struct muster_
     status = crew_work(&c, true);
     pthread_mutex_lock(&c.lock);
     c.stopping = true;
-    c.running--;
     while (c.threads > 1) /* their calls end, or are blocked for as long as these say */
         pthread_cond_wait(&c.moved, &c.lock);
     pthread_mutex_unlock(&c.lock);

@@ -130,8 +130,11 @@ static enum muster_status call_done(struct muster_call *call)
 /* The worker is one that takes calls again, however it was blocked. */
 static void call_leave(struct muster_call *call)
 {
-    if (!call->which && mu_load_relaxed(&call->ctx->own->worker)) /* relaxed: our own */
-        mu_crew_say(call->ctx, MU_WORKER_FREE);
+    struct mu_ctx *ctx = call->ctx;
+
+    /* relaxed: our own */
+    if (!call->which && mu_load_relaxed(&ctx->own->worker) == MU_WORKER(ctx->incarnation, MU_WORKER_BLOCKED))
+        mu_crew_unblock(ctx);
     free(call);
 }
 
@@ -338,8 +341,7 @@ static enum muster_status call_next(struct muster *m, struct mu_ctx *ctx, muster
         mu_crew_say(ctx, MU_WORKER_FREE);
     if (!place)
         return worker_next(m, ctx, maker, deadline, ret_call);
-    if (mu_load_relaxed(&ctx->own->calls[0])) /* relaxed: our own. Until that call ends it takes no others */
-        mu_crew_say(ctx, MU_WORKER_BLOCKED);
+    mu_crew_block(ctx); /* a call that it runs: until that ends it takes no others */
     return mu_place_next(m, ctx, place, deadline, maker, ret_call);
 }
 
