@@ -356,6 +356,7 @@ static enum muster_status object_wait(struct mu_ctx *ctx, const muster_object *o
     mu_wait_begin(&w, ctx->seg, ctx, deadline, what);
     while (!status) {
         mu_wait_look(&w);
+        mu_work_rescan_if_asked(ctx, false); /* as in get_all() */
         status = look_at_all(ctx, objects, count, ready, ret_count, &p);
         if (status || *ret_count >= want)
             break;

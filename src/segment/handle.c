@@ -17,6 +17,7 @@
 #include "segment/claim.h"
 #include "base/list.h"
 #include "segment/slot.h"
+#include "segment/work.h"
 
 enum { QUARANTINE = 1024 };
 
@@ -74,7 +75,7 @@ static void use_give_back(struct mu_use *u)
         return;
     }
     if (!freed)
-        mu_slot_free(&u->ctx);
+        mu_work_leave(&u->ctx);
     mu_slot_unlock(&u->ctx);
     /* Ours may have been the last slot while the process was leaving: slot first, then the state; mu_handle_end() does
      * it the other way round, so one of us sees to the end. relaxed, process-local, ordered by the fences */
@@ -353,7 +354,7 @@ void mu_handle_end(struct muster *m)
         return;
     pthread_mutex_lock(&lock);
     for (struct mu_use *u = m->uses; u; u = u->peer) {
-        mu_slot_free(&u->ctx);
+        mu_work_leave(&u->ctx);
         u->freed = true;
     }
     m->uses = NULL;

@@ -59,6 +59,8 @@ const char *mu_work_error_text(struct muster_segment *seg, const struct mu_objec
 void mu_work_rescan(struct muster_segment *seg);
 /* If that was asked: this thread is the one that does. `idle`: the queue is empty. */
 void mu_work_rescan_if_asked(struct mu_ctx *ctx, bool idle);
+/* mu_slot_free() of a thread that may have been a worker. */
+void mu_work_leave(struct mu_ctx *ctx);
 /* What the dead slot ran is queued again, or an error. False: not now. */
 bool mu_work_bury(struct mu_ctx *ctx, uint32_t slot, uint64_t dead);
 /* Call `visit` with each call in that state at that place (0: any). */

@@ -19,6 +19,19 @@ void mu_work_rescan(struct muster_segment *seg)
     mu_crew_wake(seg);
 }
 
+void mu_work_leave(struct mu_ctx *ctx)
+{
+    const struct mu_slot *s = ctx->own;
+    bool worked = mu_load_relaxed(&s->worker) != 0; /* relaxed, all: our own */
+    bool runs = mu_load_relaxed(&s->calls[0]) || mu_load_relaxed(&s->calls[1]);
+
+    mu_slot_free(ctx);
+    if (runs) /* calls that nobody runs now: see runner_is_gone() */
+        mu_work_rescan(ctx->seg);
+    if (worked)
+        mu_crew_moved(ctx->seg);
+}
+
 /* ---- what the dead ran ---- */
 
 struct work_burial {

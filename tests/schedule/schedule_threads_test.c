@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "child.h"
 #include "job.h"
 #include "test.h"
 
@@ -141,6 +142,95 @@ THREADS_TEST(one_thread_at_a_time_serves_a_place)
     OK(muster_place_close(me, place, MUSTER_ABORTED, "closed"));
     thread_end(server);
     OK(muster_object_drop(me, &place, 1));
+}
+
+static enum muster_status object_fails(struct mu_object *o, void *arg)
+{
+    (void)arg;
+    o->state = MU_OBJECT_ERROR;
+    o->code = MUSTER_ABORTED;
+    return MUSTER_OK;
+}
+
+/* As a death would leave it: the place is closed, and its chain is lost. */
+static void place_lose(muster_object place)
+{
+    struct mu_ctx *ctx;
+
+    OK(mu_enter(me, &ctx));
+    OK(mu_object_change_quietly(ctx, place, object_fails, NULL));
+    mu_work_rescan(ctx->seg);
+    mu_exit(ctx);
+}
+
+THREADS_TEST(each_wait_for_a_call_finds_what_a_death_has_lost)
+{
+    for (int way = 0; way < 2; way++) {
+        muster_object place, o;
+        unsigned char ready;
+        size_t count;
+
+        OK(muster_place_open(me, &place));
+        o = call_of(0, place);
+        place_lose(place);
+        if (way)
+            OK(muster_object_wait(me, &o, 1, 1, muster_after_ms(60000), &ready, &count));
+        assert_status(outcome_of(o), MUSTER_ABORTED, "a call of a place that is gone");
+        OK(muster_object_drop(me, &place, 1));
+    }
+}
+
+/* ---- threads that end ---- */
+
+static void *call_take(void *arg)
+{
+    struct muster_call *call;
+
+    (void)arg;
+    return (void *)(intptr_t)muster_worker_next(me, 0, muster_after_ms(60000), &call); /* and ends without its end */
+}
+
+THREADS_TEST(a_thread_that_ends_without_ending_its_call_fails_it)
+{
+    struct muster_workers_info before, after;
+    muster_object o = call_of(0, 0);
+    pthread_t thread;
+
+    OK(muster_workers_get(me, &before));
+    assert_int_equal(before.workers, 0);
+    thread = thread_start(call_take, NULL);
+    assert_int_equal((intptr_t)thread_end(thread), MUSTER_OK);
+    assert_status(outcome_of(o), MUSTER_UNAVAILABLE, "a call whose thread has ended");
+    OK(muster_workers_get(me, &after));
+    assert_int_equal(after.workers, 0);
+}
+
+static void *call_none(void *arg)
+{
+    struct muster_call *call;
+
+    CHECK(muster_worker_next(me, 0, 0, &call) == MUSTER_DEADLINE_EXCEEDED);
+    test_gate_arrive(arg);
+    test_gate_pass(arg);
+    return NULL;
+}
+
+THREADS_TEST(a_worker_that_goes_is_a_change_of_the_workers)
+{
+    struct muster_workers_info with, without;
+    struct test_gate gate;
+    pthread_t thread;
+
+    assert_int_equal(test_gate_open(&gate), 0);
+    thread = thread_start(call_none, &gate);
+    test_gate_await(&gate);
+    OK(muster_workers_get(me, &with));
+    assert_int_equal(with.workers, 1);
+    test_gate_release(&gate);
+    thread_end(thread);
+    OK(muster_workers_wait(me, with.change, muster_after_ms(60000), &without));
+    assert_int_equal(without.workers, 0);
+    test_gate_close(&gate);
 }
 
 /* ---- threads of muster_worker_run() ---- */
