@@ -7,7 +7,9 @@
  * on, ends.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +19,7 @@
 #include "base/clock.h"
 #include "schedule/private.h"
 
-enum { THREADS = 64, TURN_MS = 100 };
+enum { THREADS = 64, TURN_MS = 100, IMAGE_PATH_MAX = 128 };
 
 /* A function's symbol, found once; they stay for as long as the process runs calls. */
 struct body {
@@ -40,20 +42,56 @@ struct crew {
 
 /* ---- symbols ---- */
 
+/* A file without a name that holds the bytes; -1 with errno. */
+static int image_write(const struct muster_object_view *view)
+{
+    int fd = memfd_create("muster-image", MFD_CLOEXEC);
+    size_t at = 0;
+
+    while (fd >= 0 && at < view->len) {
+        ssize_t n = write(fd, (const char *)view->data + at, view->len - at);
+
+        if (n > 0) {
+            at += (size_t)n;
+        } else if (n == 0 || errno != EINTR) {
+            close(fd);
+            fd = -1;
+        }
+    }
+    return fd;
+}
+
+/*
+ * A path of the file that no image of this process had before: the loader takes a path that it knows for the library
+ * that it has loaded from there, and numbers of descriptors come back. "/" and "./" between the names write a number.
+ */
+static void image_path(int fd, char path[IMAGE_PATH_MAX])
+{
+    static _Atomic uint32_t images;
+    /* relaxed, process-local: the number only has to be unique */
+    uint32_t number = atomic_fetch_add_explicit(&images, 1, memory_order_relaxed);
+    size_t len = (size_t)snprintf(path, IMAGE_PATH_MAX, "/proc/self/fd/");
+
+    for (; number; number >>= 1)
+        len += (size_t)snprintf(path + len, IMAGE_PATH_MAX - len, number & 1 ? "./" : "/");
+    snprintf(path + len, IMAGE_PATH_MAX - len, "%d", fd);
+}
+
 static enum muster_status image_open(struct muster *m, const struct muster_function_info *info, void **ret_library)
 {
     struct muster_object_view view;
-    char path[64];
+    char path[IMAGE_PATH_MAX];
     enum muster_status status = muster_object_get(m, &info->code, 1, 0, &view, NULL);
     int fd;
 
     if (status)
         return status;
-    fd = memfd_create(info->name, MFD_CLOEXEC);
-    if (fd < 0 || write(fd, view.data, view.len) != (ssize_t)view.len) {
-        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "function %s: no memory for its image", info->name);
+    fd = image_write(&view);
+    if (fd < 0) {
+        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "function %s: no file in memory for its image: %s", info->name,
+                         strerror(errno));
     } else {
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        image_path(fd, path);
         *ret_library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (!*ret_library)
             status = mu_fail(MUSTER_FAILED_PRECONDITION, "function %s: %s", info->name, dlerror());

@@ -2,6 +2,7 @@
  * tests/schedule/schedule_threads_test.c: calls, places and workers in several threads of one process, and what these
  * leave behind.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -333,5 +334,45 @@ THREADS_TEST(a_call_that_serves_a_place_leaves_the_others_a_thread)
     assert_status(outcome_of(served), MUSTER_OK, "a call beside one that serves a place");
     assert_status(outcome_of(call_of(0, atomic_load(&place_of_call))), MUSTER_OK, "a call of the place");
     assert_status(outcome_of(serves), MUSTER_OK, "the call that serves it");
+    crew_end(crew);
+}
+
+/* The C library's mathematics as an image: its fegetround() takes nothing and returns 0. */
+static size_t image_read(char *bytes, size_t most)
+{
+    void *library = dlopen("libm.so.6", RTLD_NOW);
+    Dl_info info;
+    FILE *file;
+    size_t len;
+
+    assert_non_null(library);
+    assert_int_not_equal(dladdr(dlsym(library, "fegetround"), &info), 0);
+    file = fopen(info.dli_fname, "rb");
+    assert_non_null(file);
+    len = fread(bytes, 1, most, file);
+    assert_in_range(len, 1, most - 1);
+    fclose(file);
+    dlclose(library);
+    return len;
+}
+
+THREADS_TEST(an_image_runs_however_long_its_name_is)
+{
+    static char bytes[8 << 20];
+    char name[MUSTER_FUNCTION_NAME_MAX + 1] = {0};
+    struct muster_function_text text = {
+        .name = name, .kind = MUSTER_FUNCTION_IMAGE, .symbol = "fegetround", .num_results = 1, .code = bytes};
+    pthread_t crew = thread_start(crew_run, NULL);
+
+    memset(name, 'n', MUSTER_FUNCTION_NAME_MAX);
+    text.code_len = image_read(bytes, sizeof bytes);
+    OK(muster_function_export(me, &text, &f));
+    assert_status(outcome_of(call_of(0, 0)), MUSTER_OK, "a call of an image");
+    text.symbol = "no_such_symbol";
+    OK(muster_function_export(me, &text, &f));
+    assert_status(outcome_of(call_of(0, 0)), MUSTER_NOT_FOUND, "a call of a symbol that the image has not");
+    text.code_len = 100;
+    OK(muster_function_export(me, &text, &f));
+    assert_status(outcome_of(call_of(0, 0)), MUSTER_FAILED_PRECONDITION, "a call of what is no image");
     crew_end(crew);
 }
