@@ -64,7 +64,8 @@ struct muster_function_text {
 MUSTER_API enum muster_status muster_function_export(struct muster *muster, const struct muster_function_text *text,
                                                      muster_function *ret_function);
 
-/* The newest version of the name. MUSTER_NOT_FOUND: there is none; see muster_function_wait(). */
+/* The newest version of the name. MUSTER_NOT_FOUND: there is none; see muster_function_wait().
+ * MUSTER_INVALID_ARGUMENT: no function can have the name. */
 MUSTER_API enum muster_status muster_function_find(struct muster *muster, const char *name,
                                                    muster_function *ret_function);
 /* The same, waiting until there is one. */
@@ -110,7 +111,8 @@ struct muster_submit_options {
 /*
  * Submit a call. Its results are held by this process, each once: ret_results has room for the function's num_results,
  * or for 1. `options` may be NULL. MUSTER_RESOURCE_EXHAUSTED: the segment is full; MUSTER_NOT_FOUND: an argument or
- * the place is gone; MUSTER_INVALID_ARGUMENT. Nothing is submitted then.
+ * the place is gone; MUSTER_INVALID_ARGUMENT (also: `place` is none); MUSTER_OUT_OF_RANGE: an argument is larger than
+ * the job has room for. Nothing is submitted then.
  */
 MUSTER_API enum muster_status muster_submit(struct muster *muster, muster_function function,
                                             const struct muster_argument *arguments, size_t count,

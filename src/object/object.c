@@ -160,9 +160,9 @@ static enum muster_status room_for(struct muster *m, struct mu_ctx *ctx, size_t 
     enum muster_status status;
 
     *ret_bytes = NULL;
-    if (len > (uint64_t)MU_UNITS_MAX * MU_UNIT || meta_len > UINT32_MAX)
-        return mu_fail(MUSTER_OUT_OF_RANGE, "an object of %zu bytes and %zu of metadata; %llu and %u are the most", len,
-                       meta_len, (unsigned long long)MU_UNITS_MAX * MU_UNIT, UINT32_MAX);
+    if (meta_len > UINT32_MAX)
+        return mu_fail(MUSTER_OUT_OF_RANGE, "an object with %zu bytes of metadata; %u are the most", meta_len,
+                       UINT32_MAX);
     *ret_object = (struct mu_object){.bytes = len, .meta = (uint32_t)meta_len, .task = (uint32_t)m->task_id + 1};
     if (!len && !meta_len)
         return MUSTER_OK;

@@ -207,10 +207,19 @@ static enum muster_status log_append(struct mu_ledger *ledger, struct mu_ctx *ct
     return status;
 }
 
+static enum muster_status name_check(const char *name)
+{
+    return name && *name && strlen(name) <= MUSTER_FUNCTION_NAME_MAX
+               ? MUSTER_OK
+               : mu_fail(MUSTER_INVALID_ARGUMENT, "a function's name has 1 to %u bytes", MUSTER_FUNCTION_NAME_MAX);
+}
+
 static enum muster_status text_check(const struct muster_function_text *t)
 {
-    if (!t->name || !*t->name || strlen(t->name) > MUSTER_FUNCTION_NAME_MAX)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "a function's name has 1 to %u bytes", MUSTER_FUNCTION_NAME_MAX);
+    enum muster_status status = name_check(t->name);
+
+    if (status)
+        return status;
     if (t->kind != MUSTER_FUNCTION_LIBRARY && t->kind != MUSTER_FUNCTION_IMAGE && t->kind < MUSTER_FUNCTION_OWN)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "function %s: kind %u is none", t->name, t->kind);
     if (t->num_results > MUSTER_RESULTS_MAX || t->max_retries > MUSTER_RETRIES_MAX)
@@ -336,8 +345,10 @@ enum muster_status muster_function_wait(struct muster *muster, const char *name,
                                         muster_function *ret_function)
 {
     struct mu_ctx *ctx;
-    enum muster_status status = mu_enter(muster, &ctx);
+    enum muster_status status = name_check(name);
 
+    if (!status)
+        status = mu_enter(muster, &ctx);
     if (status)
         return status;
     status = function_await(muster, ctx, name, deadline, ret_function);
@@ -348,8 +359,10 @@ enum muster_status muster_function_wait(struct muster *muster, const char *name,
 enum muster_status muster_function_find(struct muster *muster, const char *name, muster_function *ret_function)
 {
     struct mu_ctx *ctx;
-    enum muster_status status = mu_enter(muster, &ctx);
+    enum muster_status status = name_check(name);
 
+    if (!status)
+        status = mu_enter(muster, &ctx);
     if (status)
         return status;
     status = function_find(muster->seg, name, ctx->scratch, ret_function);

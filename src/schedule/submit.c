@@ -30,7 +30,7 @@ static void submission_measure(struct submission *s)
     for (uint32_t i = 0; i < s->count; i++) {
         const struct muster_argument *a = &s->arguments[i];
 
-        s->is_ref[i] = a->object || s->inline_len + bytes_up(a->len) > MUSTER_INLINE_MAX;
+        s->is_ref[i] = a->object || a->len > MUSTER_INLINE_MAX || s->inline_len + bytes_up(a->len) > MUSTER_INLINE_MAX;
         if (s->is_ref[i])
             s->refs++;
         else
@@ -55,6 +55,19 @@ static enum muster_status argument_put(struct mu_ctx *ctx, uint64_t data, uint32
     }
     mu_holding_copy_in(to, a->data, a->len);
     return mu_hold_create(ctx, (mu_a64 *)&mu_bundle_at(ctx->seg, data)->refs[at], &o);
+}
+
+/* Held by the call: a place, or what one has become that was closed. */
+static enum muster_status place_hold(struct mu_ctx *ctx, uint64_t data, uint32_t at, uint64_t place)
+{
+    struct mu_object o;
+    enum muster_status status = mu_bundle_hold(ctx, data, at, place);
+
+    if (!status)
+        status = mu_object_look(ctx->seg, place, ctx->scratch, &o);
+    if (!status && o.state != MU_OBJECT_PLACE && o.state != MU_OBJECT_ERROR)
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "object 0x%016llx is no place", (unsigned long long)place);
+    return status;
 }
 
 /* The bundle; *ret_waits: an argument is not there. */
@@ -94,7 +107,7 @@ static enum muster_status bundle_make(struct muster *m, struct mu_ctx *ctx, cons
     }
     if (!status && s->place) {
         to[3 + s->count] = mu_now();
-        status = mu_bundle_hold(ctx, *ret_data, at, s->place);
+        status = place_hold(ctx, *ret_data, at, s->place);
     }
     if (status) {
         mu_bundle_end(ctx, *ret_data);

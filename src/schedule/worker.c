@@ -415,13 +415,14 @@ static enum muster_status result_record(struct muster_call *call, uint32_t i, ui
 
     if (i >= count)
         return mu_fail(MUSTER_OUT_OF_RANGE, "result %u of %u", i, count);
+    if (call->end.data) /* the single one */
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "result %u is made already", i);
     if (!call->bundle)
         status = mu_bundle_new(call->ctx, count, 0, &call->bundle);
     if (status)
         return status;
     *ret_record = &mu_bundle_at(call->ctx->seg, call->bundle)->refs[i];
-    return **ret_record || call->end.data ? mu_fail(MUSTER_FAILED_PRECONDITION, "result %u is made already", i)
-                                          : MUSTER_OK;
+    return **ret_record ? mu_fail(MUSTER_FAILED_PRECONDITION, "result %u is made already", i) : MUSTER_OK;
 }
 
 enum muster_status mu_schedule_room(struct muster_call *call, uint32_t i, size_t len, size_t meta_len,
@@ -441,8 +442,10 @@ enum muster_status mu_schedule_room(struct muster_call *call, uint32_t i, size_t
                        UINT32_MAX);
     if (call->num_results > 1)
         status = result_record(call, i, &record);
-    else if (i || call->bundle || call->end.data)
-        status = mu_fail(MUSTER_FAILED_PRECONDITION, "result %u is made already, or there is none", i);
+    else if (i)
+        status = mu_fail(MUSTER_OUT_OF_RANGE, "result %u of 1", i);
+    else if (call->bundle || call->end.data)
+        status = mu_fail(MUSTER_FAILED_PRECONDITION, "result %u is made already", i);
     if (!status && (len || meta_len))
         status = mu_object_block(call->ctx, &o);
     if (status)
@@ -486,8 +489,11 @@ enum muster_status muster_call_forward(struct muster_call *call, uint32_t i, mus
         return status;
     status = object == call->ref ? mu_fail(MUSTER_INVALID_ARGUMENT, "a call cannot be its own result")
                                  : result_record(call, i, &record);
-    if (!status)
+    if (!status) {
         status = mu_hold_take(ctx, (mu_a64 *)record, object);
+        if (status && call->num_results <= 1)
+            bundle_forget(call); /* it forwards nothing */
+    }
     mu_exit(ctx);
     return status;
 }

@@ -358,8 +358,7 @@ enum muster_status mu_hold_drop(struct mu_ctx *ctx, mu_a64 *record, uint64_t ref
 
 /* ---- words ---- */
 
-/* Commit another range of words; 0 or errno. Dying in it leaves pages that nobody counts, and that are there next time.
- */
+/* Commit another range of words; 0 or errno. A death in it leaves pages that are there next time. */
 static int range_commit(struct muster_segment *seg, uint32_t high)
 {
     off_t at = (off_t)(mu_offset_of(seg, seg->objects) + high * 8ull);
@@ -439,6 +438,9 @@ enum muster_status mu_object_block(struct mu_ctx *ctx, struct mu_object *object)
     enum muster_status status;
     struct mu_block *b;
 
+    if (object->bytes > (uint64_t)MU_UNITS_MAX * MU_UNIT)
+        return mu_fail(MUSTER_OUT_OF_RANGE, "an object of %llu bytes; %llu are the most",
+                       (unsigned long long)object->bytes, (unsigned long long)MU_UNITS_MAX * MU_UNIT);
     object->extent = 0;
     if (MU_OBJECT_PAD + whole > MU_BODY_MAX) {
         status = mu_arena_take(ctx, whole, &object->data, &object->extent);

@@ -319,7 +319,8 @@ enum muster_status mu_work_cancel(struct mu_ctx *ctx, uint64_t ref, const struct
     enum muster_status status = mu_object_change(ctx, ref, end->data, call_ended, &e, true);
 
     return status == MUSTER_ALREADY_EXISTS
-               ? mu_fail(MUSTER_FAILED_PRECONDITION, "call 0x%016llx runs, or has ended", (unsigned long long)ref)
+               ? mu_fail(MUSTER_FAILED_PRECONDITION, "object 0x%016llx is a call that runs or has ended, or none",
+                         (unsigned long long)ref)
                : status;
 }
 

@@ -493,6 +493,8 @@ TEST(what_is_asked_wrongly_is_refused_and_changes_nothing)
     static uint8_t large[70000];
     struct muster_argument a = {.data = large, .len = sizeof large};
     struct muster_function_text text = {.name = "f", .kind = 3};
+    struct muster_submit_options options = {.max_retries = -1};
+    struct muster_object_room room;
     muster_function f;
     muster_object o, gone;
     struct muster_call *call;
@@ -504,10 +506,24 @@ TEST(what_is_asked_wrongly_is_refused_and_changes_nothing)
     drop(gone);
     a = (struct muster_argument){.object = gone};
     assert_status(muster_submit(me, f, &a, 1, NULL, &o), MUSTER_NOT_FOUND, "an argument that is gone");
+    for (size_t len = SIZE_MAX; len > SIZE_MAX - 16; len--) {
+        a = (struct muster_argument){.data = large, .len = len};
+        assert_status(muster_submit(me, f, &a, 1, NULL, &o), MUSTER_OUT_OF_RANGE, "an argument of all memory");
+    }
     o = number(1);
     assert_status(muster_submit(me, o, NULL, 0, NULL, &gone), MUSTER_INVALID_ARGUMENT, "no function");
     assert_status(muster_call_cancel(me, o), MUSTER_FAILED_PRECONDITION, "no call");
+    options.place = o;
+    assert_status(muster_submit(me, f, NULL, 0, &options, &gone), MUSTER_INVALID_ARGUMENT, "a value as a place");
     drop(o);
+    OK(muster_object_create(me, 8, 0, 0, &o, &room));
+    options.place = o;
+    assert_status(muster_submit(me, f, NULL, 0, &options, &gone), MUSTER_INVALID_ARGUMENT, "no place");
+    drop(o);
+    memset(large, 'n', MUSTER_FUNCTION_NAME_MAX + 1);
+    assert_status(muster_function_wait(me, (char *)large, muster_after_ms(60000), &gone), MUSTER_INVALID_ARGUMENT,
+                  "a name that no function can have");
+    assert_status(muster_function_find(me, "", &gone), MUSTER_INVALID_ARGUMENT, "no name");
     assert_status(muster_function_export(me, &text, &f), MUSTER_INVALID_ARGUMENT, "no such kind");
     a = (struct muster_argument){.data = large, .len = 5000}; /* put by the library */
     OK(muster_submit(me, f, &a, 1, NULL, &o));
@@ -515,5 +531,38 @@ TEST(what_is_asked_wrongly_is_refused_and_changes_nothing)
     assert_status(muster_worker_next(me, 0, 0, &call), MUSTER_FAILED_PRECONDITION, "two calls at once");
     OK(muster_call_fail(call, MUSTER_ABORTED, "done with", 0));
     drop(o);
+    stage_end(0, 1);
+}
+
+TEST(a_result_that_is_refused_leaves_the_call_as_it_was)
+{
+    muster_function f;
+    muster_object o, mine;
+    struct muster_object_room room;
+    struct muster_call *call;
+    int64_t got = 0;
+
+    stage_begin(0, NULL);
+    f = function("f", NULL, 1, 0);
+    mine = number(5);
+    for (int made = 0; made < 2; made++) {
+        o = call_with(f, 0, 0, 0);
+        OK(muster_worker_next(me, 0, 0, &call));
+        assert_status(muster_call_result(call, 0, SIZE_MAX, 0, &room), MUSTER_OUT_OF_RANGE, "a result of all memory");
+        assert_status(muster_call_result(call, 0, SIZE_MAX - 100, 200, &room), MUSTER_OUT_OF_RANGE, "and more");
+        assert_status(muster_call_result(call, 1, 8, 0, &room), MUSTER_OUT_OF_RANGE, "a second result");
+        assert_status(muster_call_forward(call, 0, 77), MUSTER_NOT_FOUND, "a result that is gone");
+        if (made)
+            OK(number_set(call, 0, 9));
+        else
+            OK(muster_call_forward(call, 0, mine));
+        assert_status(muster_call_forward(call, 0, mine), MUSTER_FAILED_PRECONDITION, "a result that is made");
+        assert_status(muster_call_result(call, 0, 8, 0, &room), MUSTER_FAILED_PRECONDITION, "a result that is made");
+        OK(muster_call_done(call));
+        OK(value_of(o, &got));
+        assert_int_equal(got, made ? 9 : 5);
+        drop(o);
+    }
+    drop(mine);
     stage_end(0, 1);
 }
