@@ -93,8 +93,9 @@ LIB_LIBS := $(if $(LIB_PROTO),-lprotobuf-c)
 # of the command 0.11 ms instead of 0.04 ms, and so a job of one host needs nothing but libc. curses, of which only
 # 'muster top' calls anything, costs a start nothing that can be measured. OpenSSL, which costs 0.5 ms as archives and
 # 0.9 ms as shared libraries, is opened when hosts are to be connected: bridge/link/openssl.h. Nor do nghttp2 and zlib, which
-# serve gRPC, cost a start anything that can be measured: as archives they bring 260 relocations to 2,100.
-EXE_LIBS := -l:libprotobuf-c.a -l:libuv_a.a -l:libnghttp2.a -l:libz.a -l:libncursesw.a -l:libtinfo.a
+# serve gRPC, cost a start anything that can be measured: as archives they bring 260 relocations to 2,100. libm,
+# which kernels of graphs call, is of libc; the command that has no loader does not have it.
+EXE_LIBS := -l:libprotobuf-c.a -l:libuv_a.a -l:libnghttp2.a -l:libz.a -l:libncursesw.a -l:libtinfo.a -lm
 
 # Where the command is linked without a loader, and the whole one lies beside it (src/cli/quick.c): where libc is there
 # as an archive, which a sanitizer cannot use. `make QUICK_KINDS=`: the whole one alone.
