@@ -65,7 +65,7 @@ SONAME := libmuster.so.$(call version_part,MAJOR)
 
 # ---- sources -------------------------------------------------------------------------------------------------------
 
-LIB_ROOMS := base sync segment task kv barrier event topology accel object schedule
+LIB_ROOMS := base sync segment task kv barrier event topology accel object schedule ps
 EXE_ROOMS := kernel session bridge coord rpc ray compat mindspore launch agent cli
 LIB_SRC := $(sort $(wildcard shm_layout/*.c $(LIB_ROOMS:%=src/%/*.c) $(LIB_ROOMS:%=src/%/*/*.c)))
 QUICK_SRC := src/cli/quick.c
@@ -180,6 +180,8 @@ $(BUILD)/proto/rpc/descriptors.inc: scripts/descriptors.sh $(wildcard src/rpc/*.
 
 include mk/variant.mk
 $(foreach v,$(VARIANTS),$(eval $(call variant_rules,$(v),$(call kind_of,$(v)),$(BUILD)/$(v))))
+# Loops over arrays of numbers, made with vectors; a square root that cannot fail is one instruction, and libm not needed.
+$(foreach v,$(VARIANTS),$(eval $(BUILD)/$(v)/obj/src/ps/step.o: private DIR_CFLAGS := -O3 -fno-math-errno))
 
 # What `make check` needs of a variant: for whole kinds all of it, and the planned tests with their helpers.
 planned_dirs = $(sort $(foreach w,$(filter %=$(1),$(filter tests/%,$(PLAN))),$(call dir_of,$(w))))

@@ -20,6 +20,7 @@
 #include <muster/event.h>
 #include <muster/object.h>
 #include <muster/schedule.h>
+#include <muster/ps.h>
 #include <muster/nccl.h>
 #include <muster/stats.h>
 #include <muster/topology.h>

@@ -124,4 +124,13 @@ void object_in_put(const struct op *op);
 /* Put, get and drop by `who`; got by `to`, where that is a task. */
 void crash_object_second(int who, int to);
 
+void ps_setup(const struct op *op);
+void ps_setup_pushed(const struct op *op);
+void ps_push(const struct op *op);
+void ps_rows(const struct op *op);
+void ps_create(const struct op *op);
+void ps_after(const struct op *op);
+void ps_in_push(const struct op *op);
+void ps_in_rows(const struct op *op);
+
 #endif

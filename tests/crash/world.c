@@ -429,6 +429,8 @@ void crash_observe(struct muster *m, bool with_outcomes)
     muster_kv_list_free(list);
     crash_see_objects(m, board->seen + end, sizeof board->seen - end);
     end += strlen(board->seen + end);
+    crash_see_tensors(board->seen + end, sizeof board->seen - end);
+    end += strlen(board->seen + end);
     see_events(m);
     see_tasks(m);
     if (muster_barrier_list(m, see_barrier, NULL))
