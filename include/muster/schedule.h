@@ -216,6 +216,42 @@ MUSTER_API enum muster_status muster_workers_get(struct muster *muster, struct m
 MUSTER_API enum muster_status muster_workers_wait(struct muster *muster, uint64_t change, muster_deadline deadline,
                                                   struct muster_workers_info *ret_info);
 
+/* ---- looks, for people and tools: nothing is held, and what is said may be over by then. Read-only handles, too ----
+ */
+
+enum muster_call_state {
+    MUSTER_CALL_WAITING = 1, /* for an argument */
+    MUSTER_CALL_QUEUED = 2,  /* for a worker */
+    MUSTER_CALL_PLACED = 3,  /* for the worker of its place */
+    MUSTER_CALL_RUNNING = 4,
+    MUSTER_CALL_FAILED = 5, /* an object that is an error, a call's or another */
+};
+
+struct muster_call_look {
+    muster_object result;
+    enum muster_call_state state;
+    muster_function function;                /* FAILED: 0, as its name is "" */
+    char name[MUSTER_FUNCTION_NAME_MAX + 1]; /* of the function */
+    int32_t task;                            /* that submitted it, or runs or ran it; -1: a worker */
+    uint32_t pid;                            /* RUNNING: of the process that runs it */
+    muster_object waits_for;                 /* WAITING: an argument; PLACED: the place */
+    enum muster_status code;                 /* FAILED, as is the text */
+    char text[256];
+};
+/* All that have not ended, and all errors; stops when `visit` returns non-zero. */
+MUSTER_API enum muster_status muster_call_list(struct muster *muster,
+                                               int (*visit)(void *arg, const struct muster_call_look *look), void *arg);
+
+struct muster_worker_look {
+    uint32_t pid;
+    int32_t task; /* -1: it has no number */
+    int idle, blocked;
+    muster_object call; /* that it runs; 0: none */
+};
+/* Each thread that is a worker. */
+MUSTER_API enum muster_status
+muster_worker_list(struct muster *muster, int (*visit)(void *arg, const struct muster_worker_look *look), void *arg);
+
 #ifdef __cplusplus
 }
 #endif

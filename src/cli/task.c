@@ -1,14 +1,15 @@
 /*
  * cli/task.c: `muster task`: list, reset, report errors, watch.
  */
-#include "cli/cli.h"
+#include "cli/status/calls.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* `calls` NULL: not asked for. */
 static void print_all(const struct mu_cli_call *call, const struct muster_task_info *infos, size_t count,
-                      uint64_t version)
+                      uint64_t version, const struct mu_cli_calls *calls)
 {
     struct mu_cli_json json;
 
@@ -16,6 +17,8 @@ static void print_all(const struct mu_cli_call *call, const struct muster_task_i
         mu_cli_print_task_head();
         for (size_t i = 0; i < count; i++)
             mu_cli_print_task(&infos[i]);
+        if (calls && mu_cli_calls_any(calls))
+            mu_cli_calls_print(calls, stdout);
         return;
     }
     mu_cli_json_start(&json, stdout);
@@ -25,6 +28,8 @@ static void print_all(const struct mu_cli_call *call, const struct muster_task_i
     for (size_t i = 0; i < count; i++)
         mu_cli_json_task(&json, NULL, &infos[i]);
     mu_cli_json_close(&json, ']');
+    if (calls)
+        mu_cli_calls_json(&json, calls);
     mu_cli_json_close(&json, '}');
     mu_cli_json_end(&json);
 }
@@ -33,6 +38,7 @@ static int task_list_run(struct mu_cli_call *call)
 {
     struct muster *muster;
     struct muster_task_info *infos;
+    struct mu_cli_calls calls;
     uint64_t version;
     size_t count;
     enum muster_status status;
@@ -43,7 +49,13 @@ static int task_list_run(struct mu_cli_call *call)
     status = mu_cli_tasks(muster, &infos, &count, &version);
     if (status != MUSTER_OK)
         return mu_cli_leave(call, muster, mu_cli_fail(call, status));
-    print_all(call, infos, count, version);
+    status = mu_cli_calls_take(muster, &calls);
+    if (status == MUSTER_OK) {
+        print_all(call, infos, count, version, &calls);
+        mu_cli_calls_free(&calls);
+    } else {
+        code = mu_cli_fail(call, status);
+    }
     free(infos);
     return mu_cli_leave(call, muster, code);
 }
@@ -229,7 +241,7 @@ static int task_watch_run(struct mu_cli_call *call)
     now = calloc(count ? count : 1, sizeof *now);
     if (!now)
         abort();
-    print_all(call, before, count, version);
+    print_all(call, before, count, version, NULL);
     fflush(stdout);
     while (status == MUSTER_OK && number++ < limit && !ferror(stdout)) {
         status = muster_task_watch(muster, version, deadline, now, count, &seen, &version);

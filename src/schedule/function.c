@@ -58,6 +58,20 @@ static enum muster_status function_read(const struct muster_segment *seg, uint64
     return MUSTER_OK;
 }
 
+void mu_function_name(const struct muster_segment *seg, uint64_t function, uint64_t *body, char *name, size_t size)
+{
+    struct function f;
+    size_t len;
+
+    *name = 0;
+    if (function_read(seg, function, body, &f, NULL))
+        return;
+    len = f.head.text & 0xffff;
+    len = len < size ? len : size - 1;
+    memcpy(name, f.text, len);
+    name[len] = 0;
+}
+
 /* The last function; 0: there is none. */
 static enum muster_status log_last(const struct muster_segment *seg, uint64_t *body, uint64_t *ret_last,
                                    struct mu_object *ret_log)
@@ -372,37 +386,49 @@ enum muster_status muster_function_find(struct muster *muster, const char *name,
     return status;
 }
 
+static uint64_t *look_buffer(void)
+{
+    uint64_t *body = malloc(MU_CHUNK);
+
+    if (!body)
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to look at functions");
+    return body;
+}
+
+/* Without a slot: people and tools ask, too. */
 enum muster_status muster_function_info(struct muster *muster, muster_function function,
                                         struct muster_function_info *ret_info)
 {
-    struct mu_ctx *ctx;
-    enum muster_status status = mu_enter(muster, &ctx);
+    enum muster_status status = mu_enter_read(muster);
     struct function f;
-    int32_t task;
+    uint64_t *body;
+    int32_t task = -1;
 
     if (status)
         return status;
-    status = function_read(muster->seg, function, ctx->scratch, &f, &task);
+    body = look_buffer();
+    status = body ? function_read(muster->seg, function, body, &f, &task) : MUSTER_RESOURCE_EXHAUSTED;
     if (!status)
         info_fill(&f, function, task, ret_info);
-    mu_exit(ctx);
+    free(body);
+    mu_exit_read();
     return status;
 }
 
 /* The references of those with a number above `after`, the newest first. */
-static enum muster_status functions_collect(struct muster *m, struct mu_ctx *ctx, uint64_t after, uint64_t **ret_refs,
+static enum muster_status functions_collect(struct muster *m, uint64_t *body, uint64_t after, uint64_t **ret_refs,
                                             size_t *ret_count)
 {
     struct mu_object log;
     struct function f;
-    enum muster_status status = log_last(m->seg, ctx->scratch, &f.before, &log);
+    enum muster_status status = log_last(m->seg, body, &f.before, &log);
     uint64_t *refs = NULL;
     size_t count = 0;
 
     while (!status && f.before) {
         uint64_t ref = f.before, *grown;
 
-        status = function_read(m->seg, ref, ctx->scratch, &f, NULL);
+        status = function_read(m->seg, ref, body, &f, NULL);
         if (status || f.head.number <= after)
             break;
         if ((count & (count - 1)) == 0) {
@@ -423,15 +449,16 @@ static enum muster_status functions_collect(struct muster *m, struct mu_ctx *ctx
 enum muster_status muster_function_list(struct muster *muster, uint64_t after,
                                         int (*visit)(void *arg, const struct muster_function_info *info), void *arg)
 {
-    struct mu_ctx *ctx;
-    uint64_t *refs;
-    size_t count;
-    enum muster_status status = mu_enter(muster, &ctx);
+    uint64_t *refs = NULL, *body;
+    size_t count = 0;
+    enum muster_status status = mu_enter_read(muster);
 
     if (status)
         return status;
-    status = functions_collect(muster, ctx, after, &refs, &count);
-    mu_exit(ctx);
+    body = look_buffer();
+    status = body ? functions_collect(muster, body, after, &refs, &count) : MUSTER_RESOURCE_EXHAUSTED;
+    free(body);
+    mu_exit_read();
     while (!status && count-- > 0) {
         struct muster_function_info info;
 

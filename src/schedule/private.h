@@ -14,6 +14,12 @@ struct mu_function_shape {
 enum muster_status mu_function_shape(struct muster *m, struct mu_ctx *ctx, uint64_t function,
                                      struct mu_function_shape *ret_shape);
 
+/* Whether the slot's owner is a worker, and what it does. */
+bool mu_schedule_worker(const struct muster_segment *seg, uint32_t slot, struct muster_worker_look *ret_look);
+
+/* The function's name, of `size` bytes at most; "": it is none. */
+void mu_function_name(const struct muster_segment *seg, uint64_t function, uint64_t *body, char *name, size_t size);
+
 /* A call that this thread runs. */
 struct muster_call {
     struct muster *m;

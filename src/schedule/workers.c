@@ -8,6 +8,24 @@
 #include "segment/slot.h"
 #include "segment/wait.h"
 
+bool mu_schedule_worker(const struct muster_segment *seg, uint32_t slot, struct muster_worker_look *ret_look)
+{
+    const struct mu_slot *s = &seg->slots[slot];
+    uint64_t w = mu_load_acquire(&s->word), says = mu_load_acquire(&s->worker); /* acquire, both: as the claim */
+
+    if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || says >> 2 != MU_SLOT_INCARNATION(w) || !(says & 3))
+        return false;
+    *ret_look = (struct muster_worker_look){
+        .pid = MU_SLOT_PID(w),
+        .task = (int32_t)mu_load_relaxed(&s->task) - 1, /* relaxed, both: for people */
+        .blocked = (says & 3) == MU_WORKER_BLOCKED,
+        .call = mu_load_relaxed(&s->calls[0]),
+    };
+    ret_look->idle = !ret_look->blocked && mu_load32_acquire(&seg->header->queue_there) && /* acquire: as it says */
+                     mu_crew_is_idle(seg, slot);
+    return true;
+}
+
 static void workers_count(const struct muster_segment *seg, struct muster_workers_info *ret_info)
 {
     uint32_t high = mu_slot_high(seg);
@@ -15,16 +33,13 @@ static void workers_count(const struct muster_segment *seg, struct muster_worker
     *ret_info = (struct muster_workers_info){.queued = mu_queue_length(seg)};
     ret_info->change = mu_load_acquire(&seg->header->workers) >> 1; /* acquire: pairs with bell_ring() */
     for (uint32_t i = 0; i < high; i++) {
-        const struct mu_slot *s = &seg->slots[i];
-        uint64_t w = mu_load_acquire(&s->word), says = mu_load_acquire(&s->worker); /* acquire, both: as the claim */
+        struct muster_worker_look look;
 
-        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || says >> 2 != MU_SLOT_INCARNATION(w) || !(says & 3))
+        if (!mu_schedule_worker(seg, i, &look))
             continue;
         ret_info->workers++;
-        if ((says & 3) == MU_WORKER_BLOCKED)
-            ret_info->blocked++;
-        else if (mu_load32_acquire(&seg->header->queue_there) && mu_crew_is_idle(seg, i)) /* acquire: as it says */
-            ret_info->idle++;
+        ret_info->blocked += (uint32_t)look.blocked;
+        ret_info->idle += (uint32_t)look.idle;
     }
 }
 

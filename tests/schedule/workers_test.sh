@@ -8,7 +8,9 @@ cat > "$TMPDIR/functions.c" << 'EOF'
 #include <muster/muster.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum muster_status square(struct muster *m, struct muster_call *call)
 {
@@ -36,6 +38,15 @@ enum muster_status die(struct muster *m, struct muster_call *call)
     signal(SIGSEGV, SIG_DFL);
     return raise(SIGSEGV);
 }
+
+enum muster_status hold(struct muster *m, struct muster_call *call)
+{
+    (void)m;
+    (void)call;
+    while (access(getenv("RELEASE"), F_OK))
+        usleep(10000);
+    return MUSTER_OK;
+}
 EOF
 LIBRARY=$TMPDIR/functions.so
 "${CC:-cc}" -shared -fPIC -I"$TOP/include" "$TMPDIR/functions.c" -o "$LIBRARY" "$BUILD/libmuster.so.0" || fail "no compiler"
@@ -62,6 +73,48 @@ PID=$(sed -n 's/^object 0x[0-9a-f]* is an error: its worker (pid \([0-9]*\) on h
     fail "the key does not say how it ended"
 err_has "^muster run: a worker (pid $PID) was killed by signal 11 (SIGSEGV): .*; starting another"
 err_has '^is full$'
+
+# What it waits for: the call's function and its worker; without a worker, that. And what has failed, and why.
+export RELEASE=$TMPDIR/release
+run --metrics "unix:$TMPDIR/metrics" --ray=127.0.0.1:0 --mindspore "$CALLER" 0 no_such 0 hold &
+RUN=$!
+is_held() { "$MUSTER" status --job "$JOB" > "$OUT" 2> "$ERR" && grep -q '^task 0 .* waits for object 0x[0-9a-f]*, of function hold' "$OUT"; }
+await "it waits" is_held
+grep -q ', of function hold, which runs in the process with pid [0-9]*, for' "$OUT" || fail "the worker is not named"
+grep -q '^calls    1 running, 0 queued, 0 waiting; 2 workers: 1 idle, 0 blocked; ' "$OUT" || fail "calls are not counted"
+check 0 "$MUSTER" task list --job "$JOB"
+grep -qE '^ +0 +0 +0 +1  hold$' "$OUT" || fail "the function is not listed"
+[ "$(grep -cE '^[0-9]+ +-1 (idle     -|busy     0x[0-9a-f]{16} hold)$' "$OUT")" = 2 ] || fail "the workers are not listed"
+grep -qE '^0x[0-9a-f]{16}  NOT_FOUND: function no_such: no symbol no_such in it$' "$OUT" || fail "the failure is not listed"
+check 0 "$MUSTER" task list --job "$JOB" --json
+"$PYTHON" - "$OUT" << 'EOF' || fail "not what --json has"
+import json, sys
+said = json.load(open(sys.argv[1]))
+assert {f["name"]: f["running"] for f in said["functions"]} == {"no_such": 0, "hold": 1}, said
+assert sorted((w["state"], w["function"] or "") for w in said["workers"]) == [("busy", "hold"), ("idle", "")], said
+assert said["errors"] == 1 and said["failed"][0]["error"] == "NOT_FOUND", said
+EOF
+"$PYTHON" - "$TMPDIR/metrics" << 'EOF' || fail "not what the metrics have"
+import re, socket, sys
+one = socket.socket(socket.AF_UNIX)
+one.connect(sys.argv[1])
+one.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+text = b"".join(iter(lambda: one.recv(65536), b"")).decode()
+has = dict(re.findall(r"^(muster_(?:workers|calls|objects|ray|mindspore)(?:{.*})?) (\d+)$", text, re.M))
+for name, number in (('muster_workers{state="idle"}', 1), ('muster_workers{state="busy"}', 1), ('muster_calls{state="running"}', 1),
+                     ('muster_calls{state="failed"}', 1), ('muster_calls{state="queued"}', 0), ('muster_ray{count="workers"}', 0),
+                     ('muster_mindspore{count="workers_wanted"}', 1)):
+    assert has.get(name) == str(number), (name, has)
+EOF
+: > "$RELEASE"
+wait $RUN || fail "the job's status is $?"
+rm "$RELEASE"
+"$MUSTER" run --job "$JOB" "$CALLER" 0 hold &
+RUN=$!
+await "it waits" is_held
+grep -q ', of function hold, which is queued: there is no worker, for' "$OUT" || fail "the missing worker is not told of"
+kill -TERM $RUN
+wait $RUN
 
 # One that cannot work is not started for ever, and the job goes on.
 LIBRARY=$TMPDIR/none.so

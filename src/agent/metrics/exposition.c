@@ -13,6 +13,19 @@ static int task_lives(const void *arg, uint32_t task_id)
     return agent->tasks && task_id < agent->num_tasks && agent->tasks[task_id].started && !agent->tasks[task_id].ended;
 }
 
+/* Those that say no more than `muster status` shows. */
+static const char *service_note(const void *arg, unsigned which, char *text, size_t size)
+{
+    static const enum mu_component_id ids[] = {MU_COMPONENT_RAY, MU_COMPONENT_MINDSPORE};
+    const struct mu_agent *agent = arg;
+    const struct mu_component *c = which < sizeof ids / sizeof ids[0] ? agent->components[ids[which]] : NULL;
+
+    if (!c)
+        return NULL;
+    c->describe(agent, text, size);
+    return c->name;
+}
+
 int mu_agent_serve_metrics(struct mu_agent *agent)
 {
     const char *address = agent->options->metrics;
@@ -30,7 +43,8 @@ int mu_agent_serve_metrics(struct mu_agent *agent)
     }
     mu_metrics_count(agent->metrics, &agent->clients);
     mu_metrics_restarted(agent->metrics, (uint64_t)agent->attempt * agent->num_tasks);
-    mu_metrics_launcher(agent->metrics, &(struct mu_metrics_launcher){task_lives, agent, &agent->failures});
+    mu_metrics_launcher(agent->metrics,
+                        &(struct mu_metrics_launcher){task_lives, agent, &agent->failures, service_note});
     if (agent->attempt == 0)
         mu_agent_say("metrics at %s%s", mu_metrics_address(agent->metrics),
                      mu_metrics_is_open(agent->metrics) ? ": reachable from other machines, without a key" : "");

@@ -42,6 +42,8 @@ struct mu_metrics_launcher {
     int (*lives)(const void *arg, uint32_t task); /* that task's process does */
     const void *arg;
     const uint64_t *failures; /* so many have ended badly, by themselves */
+    /* What a service counts, "ADDRESS [WORD] name N name N/WANTED ...", and its name; NULL: there are no more. */
+    const char *(*service)(const void *arg, unsigned which, char *text, size_t size);
 };
 void mu_metrics_launcher(struct mu_metrics *metrics, const struct mu_metrics_launcher *launcher);
 /* Close everything at once, answers in flight too. The memory goes in the loop's next turns. NULL is allowed. */

@@ -17,6 +17,7 @@
 #include <muster/muster.h>
 #include <muster/stats.h>
 
+#include "schedule/count.h"
 #include "compat/tcpstore.h"
 #include "rpc/service.h"
 #include "segment/handle.h"
@@ -398,6 +399,68 @@ static void put_store(struct metrics_text *text, const struct mu_tcpstore *store
                      stats.calls[call]);
 }
 
+static int worker_count(void *arg, const struct muster_worker_look *look)
+{
+    uint64_t *counts = arg;
+
+    counts[look->blocked ? 2 : look->idle ? 0 : 1]++;
+    return 0;
+}
+
+/* Objects, calls and workers are those of this host. */
+static void put_calls(struct metrics_text *text, struct muster *muster)
+{
+    static const char *const states[] = {"", "waiting", "queued", "placed", "running", "failed"};
+    static const char *const kinds[] = {"idle", "busy", "blocked"};
+    struct mu_schedule_counts counts;
+    uint64_t workers[3] = {0};
+
+    muster_worker_list(muster, worker_count, workers);
+    metric_head(text, "muster_workers", "gauge", "Threads that run calls, by what they do.");
+    for (size_t i = 0; i < 3; i++)
+        text_put(text, "muster_workers{state=\"%s\"} %" PRIu64 "\n", kinds[i], workers[i]);
+    if (!mu_schedule_count(muster, &counts))
+        return;
+    metric_head(text, "muster_calls", "gauge", "Calls that have not ended, by state; failed: objects that are errors.");
+    for (size_t i = MUSTER_CALL_WAITING; i <= MUSTER_CALL_FAILED; i++)
+        text_put(text, "muster_calls{state=\"%s\"} %" PRIu64 "\n", states[i], counts.calls[i]);
+    metric_gauge(text, "muster_objects", "Objects that hold bytes.", counts.objects);
+    metric_gauge(text, "muster_object_bytes", "Their bytes, with metadata.", counts.bytes);
+}
+
+/* "drivers 2 servers 1/3": a sample each, and one of what is wanted. */
+static void put_noted(struct metrics_text *text, const char *service, char *note)
+{
+    char *rest, *name = NULL, *word = strtok_r(note, " ", &rest), *end; /* the address */
+
+    text_put(text, "# HELP muster_%s What the service counts, as 'muster status' shows it.\n# TYPE muster_%s gauge\n",
+             service, service);
+    while ((word = strtok_r(NULL, " ", &rest)) != NULL) {
+        unsigned long long number = strtoull(word, &end, 10);
+
+        if (end == word || !name) {
+            name = word;
+            continue;
+        }
+        text_put(text, "muster_%s{count=\"%.40s\"} %llu\n", service, name, number);
+        if (*end == '/')
+            text_put(text, "muster_%s{count=\"%.40s_wanted\"} %llu\n", service, name, strtoull(end + 1, NULL, 10));
+    }
+}
+
+static void put_services(struct metrics_text *text, const struct mu_metrics_launcher *launcher)
+{
+    for (unsigned which = 0; launcher->service; which++) {
+        char note[256] = "";
+        const char *name = launcher->service(launcher->arg, which, note, sizeof note);
+
+        if (!name)
+            return;
+        if (*note)
+            put_noted(text, name, note);
+    }
+}
+
 char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t *ret_len, const char **ret_why)
 {
     struct muster_segment_info info;
@@ -420,6 +483,8 @@ char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t 
     put_segment(&text, &info);
     if (mu_is_bridged(muster_segment_of(view->muster)))
         put_hosts(&text, muster_segment_of(view->muster));
+    put_calls(&text, view->muster);
+    put_services(&text, &view->launcher);
     if (view->service)
         put_service(&text, view->service);
     if (view->store)

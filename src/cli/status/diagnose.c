@@ -357,16 +357,17 @@ static int accuse_leaving(struct cause_search *s)
 }
 
 /* A long key is cut off in what a task says of its wait: several may seem to be one. */
-static void add_what(char *text, size_t size, const char *waiting, uint32_t count)
+static void add_what(char *text, size_t size, const struct mu_cli_calls *calls, const char *waiting, uint32_t count)
 {
     if (strncmp(waiting, "key ", 4) == 0 && strlen(waiting) == sizeof((struct muster_task_info *)NULL)->waiting - 1)
         add(text, size, " wait%s that begin%s with %s", count == 1 ? "s for a key" : " for keys", count == 1 ? "s" : "",
             waiting + 4);
     else
         add(text, size, " wait%s for %s", count == 1 ? "s" : "", waiting);
+    mu_cli_calls_why(calls, waiting, text, size);
 }
 
-/* The waiters for the same key, or event, that are not named yet: no task is known to be late, so it ranks last. */
+/* The waiters for the same key, event or object that are not named yet. No task is known to be late: it ranks last. */
 static int name_waits(struct cause_search *s)
 {
     const struct mu_cli_picture *picture = s->picture;
@@ -377,7 +378,8 @@ static int name_waits(struct cause_search *s)
         struct mu_cli_finding *finding;
         uint32_t count = 0;
 
-        if (s->accused[i] || (strncmp(info->waiting, "key ", 4) != 0 && strncmp(info->waiting, "event ", 6) != 0))
+        if (s->accused[i] || (strncmp(info->waiting, "key ", 4) != 0 && strncmp(info->waiting, "event ", 6) != 0 &&
+                              strncmp(info->waiting, "object 0x", 9) != 0))
             continue;
         for (size_t k = i; k < picture->count; k++) {
             const struct muster_task_info *other = &picture->tasks[k].info;
@@ -394,7 +396,7 @@ static int name_waits(struct cause_search *s)
         if (!finding)
             return -1;
         add_tasks(finding->text, sizeof finding->text, picture, s->ids, count);
-        add_what(finding->text, sizeof finding->text, info->waiting, count);
+        add_what(finding->text, sizeof finding->text, &picture->calls, info->waiting, count);
         add_for(finding->text, sizeof finding->text, since);
     }
     return 0;

@@ -317,6 +317,8 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
         status = mu_meeting_list(muster, &picture.meetings, &picture.num_meetings);
     if (status == MUSTER_OK)
         status = mu_kv_size(muster, &picture.keys, &picture.key_bytes);
+    if (status == MUSTER_OK)
+        status = mu_cli_calls_take(muster, &picture.calls);
     if (status != MUSTER_OK) {
         mu_cli_picture_free(&picture);
         return status;
@@ -346,5 +348,6 @@ void mu_cli_picture_free(struct mu_cli_picture *picture)
         muster_kv_list_free(picture->mpi);
     mu_meeting_free(picture->meetings, picture->num_meetings);
     free(picture->findings);
+    mu_cli_calls_free(&picture->calls);
     *picture = (struct mu_cli_picture){.tasks = NULL};
 }

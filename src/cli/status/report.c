@@ -242,6 +242,11 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
     fprintf(out, "tasks    %zu: %u connected, %u in error, %u not connected; %u alive\n", picture->count,
             picture->states[MUSTER_TASK_CONNECTED], picture->states[MUSTER_TASK_ERROR],
             picture->states[MUSTER_TASK_DISCONNECTED], picture->alive);
+    if (mu_cli_calls_any(&picture->calls)) {
+        char calls[256];
+
+        fprintf(out, "calls    %s\n", mu_cli_calls_words(&picture->calls, calls));
+    }
     if (picture->num_hosts) {
         char summary[160];
 

@@ -89,12 +89,15 @@ static void fill_line(int row, attr_t attributes)
 static void draw_title(const struct mu_top *top)
 {
     const struct mu_cli_picture *picture = &top->picture;
+    char calls[256];
     int column;
 
     fill_line(0, A_REVERSE);
     column = page_put(0, 0, A_REVERSE | A_BOLD, "muster top  %s", picture->segment.job);
     column = page_put(0, column, A_REVERSE, "  %zu tasks: %u connected, %u in error; %" PRIu64 " keys", picture->count,
                       picture->states[MUSTER_TASK_CONNECTED], picture->states[MUSTER_TASK_ERROR], picture->keys);
+    if (mu_cli_calls_any(&picture->calls))
+        column = page_put(0, column, A_REVERSE, "; calls: %s", mu_cli_calls_words(&picture->calls, calls));
     for (unsigned what = 0; what < MU_CLI_SERVED; what++)
         if (picture->served[what].address[0])
             column =
