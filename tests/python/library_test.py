@@ -23,7 +23,8 @@ STRUCTS = {"muster_segment_config": _lib.SegmentConfig, "muster_options": _lib.O
            "muster_nccl_options": _lib.NcclOptions, "muster_object_room": _lib.ObjectRoom,
            "muster_object_view": _lib.ObjectView, "muster_object_info": _lib.ObjectInfo, "muster_function_text": _lib.FunctionText,
            "muster_function_info": _lib.FunctionInfo, "muster_argument": _lib.Argument,
-           "muster_submit_options": _lib.SubmitOptions, "muster_call_info": _lib.CallInfo, "muster_local": _lib.Local}
+           "muster_submit_options": _lib.SubmitOptions, "muster_call_info": _lib.CallInfo, "muster_ps_config": _lib.PsConfig,
+           "muster_ps_info": _lib.PsInfo, "muster_local": _lib.Local}
 
 
 def compile_(text, to, *flags):
@@ -65,7 +66,7 @@ def c_size(type_):
     if "*" in type_:
         return 8
     word = re.sub(r"\bconst\b", "", type_).split()[0]
-    return {"enum": 4, "int": 4, "int32_t": 4, "uint32_t": 4, "int64_t": 8, "uint64_t": 8, "muster_object": 8,
+    return {"enum": 4, "int": 4, "int32_t": 4, "uint32_t": 4, "int64_t": 8, "double": 8, "uint64_t": 8, "muster_object": 8,
             "muster_function": 8, "size_t": 8, "muster_deadline": 8}[word]
 
 

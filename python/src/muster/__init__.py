@@ -40,7 +40,10 @@ __all__ += errors.__all__
 
 
 def __getattr__(name: str) -> Any:
-    """Executor, whose imports take as long as all else together."""
+    """Executor, whose imports take as long as all else together; and the parameter server."""
+    if name == "ps":
+        import importlib
+        return importlib.import_module("muster.ps")
     if name == "Executor":
         from muster.executor import Executor
         return Executor

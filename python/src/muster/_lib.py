@@ -119,6 +119,18 @@ class CallInfo(Structure):
                 ("retries_left", c_uint32), ("task", c_int32), ("place", c_uint64)]
 
 
+class PsConfig(Structure):
+    _fields_ = [("type", c_int), ("num_dims", c_uint32), ("dims", c_uint64 * 8), ("rows", c_uint64),
+                ("shards", c_uint32), ("pushers", c_uint32), ("staleness", c_uint32), ("flags", c_uint32),
+                ("optimizer", c_int), ("rate", c_double), ("momentum", c_double), ("beta2", c_double),
+                ("epsilon", c_double)]
+
+
+class PsInfo(Structure):
+    _fields_ = [("config", PsConfig), ("count", c_uint64), ("bytes", c_uint64), ("version", c_uint64),
+                ("steps", c_uint64), ("rows", c_uint64), ("kept", c_uint32)]
+
+
 VISIT_BARRIER = CFUNCTYPE(c_int, c_void_p, POINTER(BarrierInfo))
 VISIT_OBJECT = CFUNCTYPE(c_int, c_void_p, POINTER(ObjectInfo))
 
@@ -196,6 +208,21 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_object_wait": (c_int, (_H,) + _OBJECTS + (c_size_t, c_uint64, POINTER(c_ubyte), _SIZE)),
     "muster_object_info": (c_int, (_H, c_uint64, POINTER(ObjectInfo))),
     "muster_object_list": (c_int, (_H, VISIT_OBJECT, c_void_p)),
+    "muster_ps_create": (c_int, (_H, c_char_p, POINTER(PsConfig), c_void_p, POINTER(c_void_p))),
+    "muster_ps_open": (c_int, (_H, c_char_p, c_uint64, POINTER(c_void_p))),
+    "muster_ps_close": (None, (_H,)),
+    "muster_ps_info": (c_int, (_H, POINTER(PsInfo))),
+    "muster_ps_set_rate": (c_int, (_H, c_double)),
+    "muster_ps_push": (c_int, (_H, c_void_p, c_uint64, _U64)),
+    "muster_ps_set": (c_int, (_H, c_void_p, _U64)),
+    "muster_ps_pull": (c_int, (_H, c_void_p, _U64)),
+    "muster_ps_view": (c_int, (_H, c_uint32, POINTER(ObjectView), _U64, _U64)),
+    "muster_ps_wait": (c_int, (_H, c_uint64, c_uint64, _U64)),
+    "muster_ps_rows_push": (c_int, (_H, c_void_p, c_size_t, c_void_p, _SIZE)),
+    "muster_ps_rows_set": (c_int, (_H, c_void_p, c_size_t, c_void_p, _SIZE)),
+    "muster_ps_rows_pull": (c_int, (_H, c_void_p, c_size_t, c_void_p, c_void_p)),
+    "muster_ps_save": (c_int, (_H, c_char_p)),
+    "muster_ps_load": (c_int, (_H, c_char_p)),
     "muster_function_export": (c_int, (_H, POINTER(FunctionText), _U64)),
     "muster_function_find": (c_int, (_H, c_char_p, _U64)),
     "muster_function_info": (c_int, (_H, c_uint64, POINTER(FunctionInfo))),
