@@ -535,6 +535,9 @@ static_assert(sizeof(mu_a64) == 8 && sizeof(mu_a32) == 4, "atomic words are plai
 static_assert(sizeof(struct mu_slot) == 5 * MU_LINE && offsetof(struct mu_slot, op) == 512, "slot");
 static_assert(sizeof(struct mu_object_root) == 48, "object");
 static_assert(sizeof(struct mu_bundle) == 16 && sizeof(struct mu_call_data) == 24, "calls");
+static_assert(sizeof(struct mu_mq_head) == 2 * MU_LINE && offsetof(struct mu_mq_head, floor) == MU_LINE &&
+                  sizeof(struct mu_mq_line) == MU_LINE && sizeof(struct mu_mq_message) == 16,
+              "queues");
 static_assert(offsetof(struct mu_header, objects_offset) == 608 && offsetof(struct mu_header, objects_high) == 2048 &&
                   offsetof(struct mu_header, functions) == 2304 && offsetof(struct mu_header, queue_there) == 2816,
               "header lines of objects");

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "sync/shm.h"
+
 /*
  * Objects of the tasks': words like those of the tables, in ranges that are committed as they are needed. A reference
  * names its host, the word, and by its generation the object: the low bits of the tag that the object's first commit
@@ -133,6 +135,46 @@ struct mu_function {
     uint64_t number;
     uint64_t shape; /* kind 32 | results 16 | retries 16 */
     uint64_t text;  /* lengths of name 16, symbol 16, library 16, which follow */
+};
+
+/*
+ * A queue of messages (src/queue): an object that its writer never seals. Its bytes, from the next multiple of 128 on,
+ * are a head and a line for each reader that there may be, and are written in place.
+ */
+#define MU_MQ_MAGIC 0x3171206d75737465ull
+struct mu_mq_head {
+    uint64_t magic; /* with the next three, before the reference is known to others */
+    uint64_t num_lines;
+    uint64_t depth;
+    uint64_t max_bytes;
+    mu_a64 high; /* lines below this have had an owner */
+    uint64_t zero[11];
+    /* 128: the writer's */
+    mu_a64 floor; /* at most the number of the anchor's message */
+    mu_a64
+        anchor; /* a message that the writer holds, the next one or one of the last: readers begin there. 0: closed */
+    mu_a64 anchor_next; /* the number of the anchor's message, where it is not written yet */
+    mu_a64 written;     /* messages */
+    mu_a64 wake_at;     /* a reader's position, from which on it wakes the writer */
+    uint64_t zero2[11];
+};
+struct mu_mq_line {
+    mu_a64 owner;    /* MU_MQ_OWNER(); 0: nobody */
+    mu_a64 position; /* MU_MQ_POSITION(); the writer sleeps on it */
+    uint64_t zero[14];
+};
+#define MU_MQ_OWNER(task, maker) (((uint64_t)(task) + 1) << 32 | (uint32_t)(maker))
+#define MU_MQ_TASK(owner)        ((int32_t)((owner) >> 32) - 1)
+/* messages that the reader has read, 63 | MU_WORD_S */
+#define MU_MQ_POSITION(number) ((uint64_t)(number) << 1)
+#define MU_MQ_NUMBER(position) ((position) >> 1)
+#define MU_MQ_LEFT             (1ull << 62) /* the number that a reader leaves */
+
+/* Data of a message's bundle: its references are the next message, and, of a long one, the object that it is. */
+struct mu_mq_message {
+    uint64_t number; /* from 1 on */
+    uint64_t len;
+    uint64_t bytes[];
 };
 
 /* Behind the objects' words, committed with the first worker or call: a bit a slot: its owner is idle; then the queue

@@ -19,6 +19,7 @@
 #include <muster/group.h>
 #include <muster/event.h>
 #include <muster/object.h>
+#include <muster/queue.h>
 #include <muster/schedule.h>
 #include <muster/ps.h>
 #include <muster/nccl.h>

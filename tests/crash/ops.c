@@ -119,6 +119,16 @@ const struct op ops[] = {
     {"function export", CALL, call_setup, call_export, call_after, NULL, 0, 99, OP_SEVERAL},
     {"place open", CALL, call_setup, call_open_place, call_after, NULL, 0, 0, OP_SEVERAL},
     {"place close", CALL, call_setup_place, call_close_place, call_after, NULL, 0, 99, OP_SEVERAL},
+    {"queue write", QUEUE, queue_setup, queue_write, queue_after, NULL, 20, 99, OP_SEVERAL},
+    {"queue write, long", QUEUE, queue_setup, queue_write, queue_after, NULL, 5000, 99, OP_SEVERAL},
+    {"queue write, with the anchor", QUEUE, queue_setup_anchor, queue_write, queue_after, NULL, 20, 99, OP_SEVERAL},
+    {"queue publish, long", QUEUE, queue_setup, queue_publish, queue_after, NULL, 5000, 99, OP_SEVERAL},
+    {"queue read", QUEUE, queue_setup, queue_read, queue_after, NULL, 0, 0, OP_SEVERAL},
+    {"queue read, with the anchor", QUEUE, queue_setup_read, queue_read, queue_after, NULL, 0, 0, OP_SEVERAL},
+    {"queue create", QUEUE, queue_setup, queue_create, queue_after, NULL, 0, 0, OP_SEVERAL},
+    {"queue open", QUEUE, queue_setup, queue_open, queue_after, NULL, 0, 0, OP_SEVERAL},
+    {"queue close, a reader's", QUEUE, queue_setup, queue_close, queue_after, NULL, 0, 0, OP_SEVERAL},
+    {"queue close, the writer's", QUEUE, queue_setup, queue_close, queue_after, NULL, 1, 99, OP_SEVERAL},
     {"exchange first", TOPOLOGY, NULL, topology_exchange, topology_after, NULL, 0, 1, OP_SEVERAL},
     {"exchange last", TOPOLOGY, topology_setup_others, topology_exchange, topology_after, NULL, 0, 2, OP_SEVERAL},
 };
@@ -480,6 +490,9 @@ const struct interference interferences[] = {
     {"call take", ONLY(CALL), call_in_take, OP_SEVERAL, false},
     {"call submit", ONLY(CALL), call_in_submit, OP_SEVERAL, false},
     {"call cancel", ONLY(CALL), call_in_cancel, OP_SEVERAL, false},
+    {"queue churn", ONLY(QUEUE), queue_in_churn, OP_SEVERAL, false},
+    {"queue read", ONLY(QUEUE), queue_in_read, OP_SEVERAL, false},
+    {"queue open", ONLY(QUEUE), queue_in_open, OP_SEVERAL, false},
 };
 const unsigned num_interferences = sizeof interferences / sizeof interferences[0];
 

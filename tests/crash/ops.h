@@ -6,7 +6,7 @@
 
 #include "world.h"
 
-enum kind { KV, TASK, SLOT, BARRIER, GROUP, EVENT, TOPOLOGY, OBJECT, CALL, PS, KINDS };
+enum kind { KV, TASK, SLOT, BARRIER, GROUP, EVENT, TOPOLOGY, OBJECT, CALL, PS, QUEUE, KINDS };
 
 struct op {
     const char *name;
