@@ -216,7 +216,8 @@ def run_block(commands):
     is_alone = re.search(r"--hosts|--join|:4711|:29500|srun", text) is not None
     if is_alone and not can_be_alone:
         return "not run: it needs a network of its own"
-    environment = dict(os.environ, PATH="%s/bin:%s:%s" % (FOLDER, os.path.dirname(MUSTER), os.environ["PATH"]), MUSTER_KEY="0" * 63 + "1")
+    environment = dict(os.environ, PATH="%s/bin:%s:%s" % (FOLDER, os.path.dirname(MUSTER), os.environ["PATH"]), MUSTER_KEY="0" * 63 + "1",
+                       CPATH=os.path.join(TOP, "include"), LIBRARY_PATH=os.environ["BUILD"], LD_LIBRARY_PATH=os.environ["BUILD"])
     try:
         done = subprocess.run((ALONE if is_alone else []) + ["bash", "-c", script_of(commands)], cwd=FOLDER, env=environment, timeout=PATIENCE,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")

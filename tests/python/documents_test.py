@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is written keeps its word: the examples in docstrings, every program and session of docs/PYTHON.md, the lines of
+"""What is written keeps its word: the examples in docstrings, every program and session of docs/PYTHON.md and docs/TASKS.md, the lines of
 README.md, and the long example, under `muster run` and alone.
 variants: release
 timeout: 300
@@ -70,7 +70,8 @@ def play(session):
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(sys.executable, os.path.join(folder, "python"))
         os.symlink(common.MUSTER, os.path.join(folder, "muster"))
-        environment = dict(os.environ, PATH=folder + ":" + os.environ["PATH"])
+        environment = dict(os.environ, PATH=folder + ":" + os.environ["PATH"], CPATH=os.path.join(common.TOP, "include"),
+                           LIBRARY_PATH=common.BUILD, LD_LIBRARY_PATH=common.BUILD)
         for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", session, re.M):
             written = re.fullmatch(r"cat ([\w.]+)", command)
             if written:
@@ -83,10 +84,11 @@ def play(session):
 
 
 def test_the_sessions_of_the_page():
-    sessions = re.findall(r"^```console\n(.*?)^```", page("docs/PYTHON.md"), re.M | re.S)
-    assert len(sessions) >= 2
-    for session in sessions:
-        play(session)
+    for name in ("docs/PYTHON.md", "docs/TASKS.md"):
+        sessions = re.findall(r"^```console\n(.*?)^```", page(name), re.M | re.S)
+        assert len(sessions) >= 2
+        for session in sessions:
+            play(session)
 
 
 def test_the_lines_of_the_readme():
