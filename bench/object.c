@@ -4,6 +4,7 @@
  *   object.put.BYTES   muster: muster_object_put() and _drop(), on pages that the object before had; memcpy: the same
  * bytes to memory that is warm
  *   object.get.BYTES   muster_object_get() and _unview() of a sealed object that this process holds
+ *   object.wait.N      muster_object_wait_any() of those that are left of N sealed objects, N times: a wait
  *
  * Usage: object SECONDS      (for each row)
  */
@@ -80,6 +81,40 @@ static void row_get(size_t bytes)
     emit("get", bytes, "muster", &samples, BATCH);
 }
 
+/* One by one: what is ready is taken out, and the others are waited for. */
+static void row_wait(size_t count)
+{
+    muster_object *objects = malloc(count * sizeof(*objects));
+    struct bench_samples samples;
+    uint64_t end = bench_now_ns() + (uint64_t)(room.seconds * 1e9);
+    char metric[64];
+
+    if (!objects)
+        bench_die("no memory");
+    for (size_t i = 0; i < count; i++)
+        bench_ok(muster_object_put(room.muster, room.from, 20, NULL, 0, 0, &objects[i]), "muster_object_put");
+    bench_samples_init(&samples, 1u << 16);
+    while (bench_goes_on(&samples, end)) {
+        uint64_t start = bench_ticks();
+        size_t at;
+
+        for (size_t left = count; left; left--) {
+            muster_object first = objects[0];
+
+            if (muster_object_wait_any(room.muster, objects, left, 0, &at))
+                bench_die("muster_object_wait_any: %s", muster_last_error());
+            objects[at] = objects[left - 1];
+            objects[left - 1] = first;
+        }
+        bench_add(&samples, bench_ticks() - start);
+    }
+    bench_ok(muster_object_drop(room.muster, objects, count), "muster_object_drop");
+    snprintf(metric, sizeof(metric), "object.wait.%zu", count);
+    bench_emit(metric, "muster", &samples, room.tick_ns, (double)count, (double)count);
+    bench_samples_free(&samples);
+    free(objects);
+}
+
 int main(int argc, char **argv)
 {
     static const size_t sizes[] = {20, 70000, MIB, 64 * MIB};
@@ -101,6 +136,8 @@ int main(int argc, char **argv)
         row_put(sizes[i]);
         row_get(sizes[i]);
     }
+    row_wait(1000);
+    row_wait(100000);
     bench_ok(muster_leave(room.muster), "muster_leave");
     return 0;
 }

@@ -129,6 +129,8 @@ TITLES = {
     "exchange.128": "128 tasks exchange the topologies of 8 devices each",
     **{"object.%s.%d" % (what, size): title % name for size, name in ((20, "20 B"), (70000, "70 kB"), (1 << 20, "1 MiB"), (64 << 20, "64 MiB"))
        for what, title in (("put", "put and drop an object of %s"), ("get", "get an object of %s, and give the view back"))},
+    "object.wait.1000": "wait for 1,000 sealed objects one by one: each",
+    "object.wait.100000": "wait for 100,000 sealed objects one by one: each",
     "run.2": "start 2 times true, wait for all",
     "run.8": "start 8 times true, wait for all",
     "run.64": "start 64 times true, wait for all",

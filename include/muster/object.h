@@ -115,6 +115,14 @@ MUSTER_API enum muster_status muster_object_wait(struct muster *muster, const mu
                                                  size_t want, muster_deadline deadline, unsigned char *ret_ready,
                                                  size_t *ret_count);
 
+/*
+ * The same for the first of them that is ready, in their order: *ret_at gets its number. Nothing is written for the
+ * others, so the call costs what it takes to look as far as that one. A caller that waits for all, one by one, puts the
+ * last of its list in that place and calls again.
+ */
+MUSTER_API enum muster_status muster_object_wait_any(struct muster *muster, const muster_object *objects, size_t count,
+                                                     muster_deadline deadline, size_t *ret_at);
+
 struct muster_object_info {
     muster_object object;
     int32_t task; /* that created it */

@@ -317,32 +317,40 @@ void muster_object_unview(struct muster *muster, struct muster_object_view *view
 
 /* ---- some of many ---- */
 
-/* Look at those that were not ready before. */
-static enum muster_status look_at_all(struct mu_ctx *ctx, const muster_object *objects, size_t count,
-                                      unsigned char *ready, size_t *num_ready, struct pending *p)
+struct some {
+    const muster_object *objects;
+    size_t count, want;
+    unsigned char *ready; /* NULL: one is wanted, and */
+    size_t at;            /* gets its number */
+    size_t num_ready;
+};
+
+/* Look at those that were not ready before: at all, or, where one is wanted, as far as that. */
+static enum muster_status look_at_some(struct mu_ctx *ctx, struct some *s, struct pending *p)
 {
     pending_begin(p);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < s->count && (s->ready || !s->num_ready); i++) {
         struct mu_object o;
         enum muster_status status;
 
-        if (ready[i])
+        if (s->ready && s->ready[i])
             continue;
-        status = mu_object_resolve(ctx->seg, objects[i], ctx->scratch, &o);
+        status = mu_object_resolve(ctx->seg, s->objects[i], ctx->scratch, &o);
         if (status && status != MUSTER_NOT_FOUND)
             return status;
-        if (status || !mu_object_is_open(o.state) || producer_failed(ctx->seg, p, &o)) {
-            ready[i] = 1;
-            ++*num_ready;
-        } else {
+        if (!status && mu_object_is_open(o.state) && !producer_failed(ctx->seg, p, &o)) {
             pending_add(ctx, p, &o);
+            continue;
         }
+        if (s->ready)
+            s->ready[i] = 1;
+        s->at = i;
+        s->num_ready++;
     }
     return MUSTER_OK;
 }
 
-static enum muster_status object_wait(struct mu_ctx *ctx, const muster_object *objects, size_t count, size_t want,
-                                      muster_deadline deadline, unsigned char *ready, size_t *ret_count)
+static enum muster_status object_wait(struct mu_ctx *ctx, struct some *s, muster_deadline deadline)
 {
     struct pending p;
     char what[WHAT_MAX];
@@ -350,15 +358,12 @@ static enum muster_status object_wait(struct mu_ctx *ctx, const muster_object *o
     bool blocks = false;
     struct mu_wait w;
 
-    memset(ready, 0, count);
-    *ret_count = 0;
-    snprintf(what, sizeof what, "%zu of %zu objects", want, count);
+    snprintf(what, sizeof what, "%zu of %zu objects", s->want, s->count);
     mu_wait_begin(&w, ctx->seg, ctx, deadline, what);
     while (!status) {
         mu_wait_look(&w);
-        mu_work_rescan_if_asked(ctx, false); /* as in get_all() */
-        status = look_at_all(ctx, objects, count, ready, ret_count, &p);
-        if (status || *ret_count >= want)
+        status = look_at_some(ctx, s, &p);
+        if (status || s->num_ready >= s->want)
             break;
         blocks = blocks || mu_crew_block(ctx);
         status = mu_cluster_error(ctx->seg, what);
@@ -374,13 +379,35 @@ static enum muster_status object_wait(struct mu_ctx *ctx, const muster_object *o
 enum muster_status muster_object_wait(struct muster *muster, const muster_object *objects, size_t count, size_t want,
                                       muster_deadline deadline, unsigned char *ret_ready, size_t *ret_count)
 {
+    struct some s = {.objects = objects, .count = count, .want = want, .ready = ret_ready};
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(muster, &ctx);
 
     if (status)
         return status;
-    status = want > count ? mu_fail(MUSTER_INVALID_ARGUMENT, "%zu of %zu objects are wanted", want, count)
-                          : object_wait(ctx, objects, count, want, deadline, ret_ready, ret_count);
+    if (want > count) {
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "%zu of %zu objects are wanted", want, count);
+    } else {
+        memset(ret_ready, 0, count);
+        status = object_wait(ctx, &s, deadline);
+        *ret_count = s.num_ready;
+    }
+    mu_exit(ctx);
+    return status;
+}
+
+enum muster_status muster_object_wait_any(struct muster *muster, const muster_object *objects, size_t count,
+                                          muster_deadline deadline, size_t *ret_at)
+{
+    struct some s = {.objects = objects, .count = count, .want = 1};
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+
+    if (status)
+        return status;
+    status = count ? object_wait(ctx, &s, deadline) : mu_fail(MUSTER_INVALID_ARGUMENT, "one of no objects is wanted");
+    if (!status)
+        *ret_at = s.at;
     mu_exit(ctx);
     return status;
 }

@@ -245,6 +245,36 @@ STAGE_TEST(some_of_many_are_waited_for)
     stage_close();
 }
 
+STAGE_TEST(a_wait_for_any_tells_the_first_that_is_ready)
+{
+    muster_object objects[4];
+    unsigned char ready[4];
+    struct muster *m;
+    size_t count, at = 9;
+
+    stage_open(2, NULL);
+    assert_int_equal(stage_enter(0, 0), 0);
+    m = test_join(stage_job, 1, TEST_WITH_HEARTBEAT);
+    assert_non_null(m);
+    objects[0] = create(0, "first");
+    for (int i = 1; i < 4; i++)
+        objects[i] = put(0, "ready");
+    assert_int_equal(muster_object_wait(m, objects, 4, 2, 0, ready, &count), MUSTER_OK); /* all that are there */
+    assert_int_equal(count, 3);
+    assert_memory_equal(ready, "\0\1\1\1", 4);
+    assert_int_equal(muster_object_wait_any(m, objects, 4, 0, &at), MUSTER_OK);
+    assert_int_equal(at, 1);
+    assert_int_equal(muster_object_wait_any(m, objects, 1, muster_after_ms(1), &at), MUSTER_DEADLINE_EXCEEDED);
+    assert_non_null(strstr(muster_last_error(), "1 of 1 objects: 0x"));
+    assert_int_equal(muster_object_wait_any(m, objects, 0, 0, &at), MUSTER_INVALID_ARGUMENT);
+    assert_int_equal(at, 1);
+    assert_int_equal(do_with(0, act_seal, objects[0]), MUSTER_OK);
+    assert_int_equal(muster_object_wait_any(m, objects, 4, muster_after_ms(60000), &at), MUSTER_OK);
+    assert_int_equal(at, 0);
+    assert_int_equal(muster_leave(m), MUSTER_OK);
+    stage_close();
+}
+
 static void a_producer_in_error_ends_waits(uint32_t flags)
 {
     struct several s = {.count = 1, .want = 1};
