@@ -33,6 +33,15 @@ def sleep(seconds, path=None):
     time.sleep(seconds)
 
 
+def test_an_error_of_the_job_ends_every_future():
+    executor = muster.Executor(max_workers=1)
+    futures = [executor.submit(sleep, 1000) for _ in range(2)]
+    executor._task.report_error("the driver gives up")
+    for future in futures:
+        assert "the driver gives up" in str(raises(muster.Error, future.result, PATIENCE))
+    executor.shutdown()
+
+
 def test_it_is_an_executor():
     with muster.Executor(max_workers=2) as executor:
         assert isinstance(executor, concurrent.futures.Executor) and executor._max_workers == 2

@@ -13,11 +13,12 @@ import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 from muster import _code, _joined, _lib, _pool
-from muster._lib import FOREVER, lib
+from muster._lib import FOREVER, deadline_of, lib
 from muster.calls import RemoteFunction, remote
-from muster.errors import check
 from muster.object import ObjectRef, _own
 from muster.task import Task
+
+MOMENT = 0.05  # seconds between looks where there is no room for a bell
 
 
 class Future(concurrent.futures.Future):  # type: ignore[type-arg]
@@ -77,27 +78,31 @@ class _Results(threading.Thread):
                 if not self.futures:
                     break
                 self.bell = bell = _unsealed(self.task)
-                numbers = [bell.number, *self.futures]
-            self._wait(numbers)
+                numbers = list(self.futures)
+            self._wait(numbers, bell)
         lib.muster_thread_detach(self.task._m)
 
-    def _wait(self, numbers: List[int]) -> None:
+    def _wait(self, futures: List[int], bell: Optional[ObjectRef]) -> None:
+        """Until one of them is ready, or the bell rings; for a moment where there is no bell."""
+        numbers = futures if bell is None else [*futures, bell.number]
         count, ready, num_ready = len(numbers), (ctypes.c_ubyte * len(numbers))(), ctypes.c_size_t()
-        status = lib.muster_object_wait(self.task._m, (ctypes.c_uint64 * count)(*numbers), count, 1, FOREVER, ready,
-                                        ctypes.byref(num_ready))
-        done = [number for number, is_ready in zip(numbers[1:], ready[1:]) if is_ready or status == _lib.CANCELLED]
+        status = lib.muster_object_wait(self.task._m, (ctypes.c_uint64 * count)(*numbers), count, 1,
+                                        deadline_of(MOMENT) if bell is None else FOREVER, ready, ctypes.byref(num_ready))
         with self.lock:
-            futures = [self.futures.pop(number, None) for number in done]
-        for future in futures:
+            # nothing more comes, and a get says why; a bell that is ready and was not rung is that of a task in error
+            is_over = status not in (_lib.OK, _lib.DEADLINE_EXCEEDED) or bool(bell and ready[-1] and self.bell is bell)
+            done = [number for number, is_ready in zip(futures, ready) if is_ready or is_over]
+            settled = [self.futures.pop(number, None) for number in done]
+        for future in settled:
             if future is not None:
                 _settle(future)
 
 
-def _unsealed(task: Task) -> ObjectRef:
+def _unsealed(task: Task) -> Optional[ObjectRef]:
+    """None: there is no room for it now."""
     cell, room = ctypes.c_uint64(), _lib.ObjectRoom()
     status = lib.muster_object_create(task._m, 0, 0, 0, ctypes.byref(cell), ctypes.byref(room))
-    check(status)
-    return _own(task, cell)
+    return None if status else _own(task, cell)
 
 
 def _settle(future: Future) -> None:
