@@ -34,6 +34,9 @@ enum muster_status mu_holding_show(struct muster_segment *seg, uint64_t ref, con
 /* Drop it unless references or views are left. */
 void mu_holding_let_go(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_holding *h);
 
+/* One reference less to each of them that this process holds. */
+void mu_holding_forget(struct mu_ledger *ledger, struct mu_ctx *ctx, const muster_object *objects, size_t count);
+
 /* Look at the object; once it is sealed, `h` says what it shows. */
 enum muster_status mu_holding_look(struct mu_ctx *ctx, struct mu_holding *h, struct mu_object *ret_object);
 

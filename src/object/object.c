@@ -98,6 +98,18 @@ void mu_holding_let_go(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_h
     mu_error_restore(kept);
 }
 
+void mu_holding_forget(struct mu_ledger *ledger, struct mu_ctx *ctx, const muster_object *objects, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct mu_holding *h = objects[i] ? mu_ledger_find(ledger, objects[i]) : NULL;
+
+        if (h) {
+            h->refs--;
+            mu_holding_let_go(ledger, ctx, h);
+        }
+    }
+}
+
 /* Data that was to be an object's; 0: none. */
 static void object_discard(struct mu_ctx *ctx, uint64_t data)
 {
@@ -373,11 +385,7 @@ static enum muster_status object_retain(struct muster *m, struct mu_ctx *ctx, co
     if (status) {
         if (ret_at)
             *ret_at = i;
-        while (i-- > 0) {
-            h = mu_ledger_find(ledger, objects[i]);
-            h->refs--;
-            mu_holding_let_go(ledger, ctx, h);
-        }
+        mu_holding_forget(ledger, ctx, objects, i);
     }
     mu_ledger_unlock(ledger);
     return status;

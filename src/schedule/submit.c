@@ -141,18 +141,6 @@ static enum muster_status parts_make(struct mu_ledger *ledger, struct mu_ctx *ct
     return MUSTER_OK;
 }
 
-static void results_forget(struct mu_ledger *ledger, struct mu_ctx *ctx, const muster_object *results, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct mu_holding *h = results[i] ? mu_ledger_find(ledger, results[i]) : NULL;
-
-        if (h) {
-            h->refs--;
-            mu_holding_let_go(ledger, ctx, h);
-        }
-    }
-}
-
 static enum muster_status call_submit(struct muster *m, struct mu_ctx *ctx, const struct submission *s,
                                       muster_object *ret_results)
 {
@@ -176,7 +164,7 @@ static enum muster_status call_submit(struct muster *m, struct mu_ctx *ctx, cons
         status = parts_make(ledger, ctx, o.ref, o.task, s->num_results, ret_results);
         if (status) { /* nobody has it yet */
             mu_work_cancel(ctx, o.ref, &(struct mu_object){.state = MU_OBJECT_ERROR, .code = MUSTER_CANCELLED});
-            results_forget(ledger, ctx, ret_results, s->num_results);
+            mu_holding_forget(ledger, ctx, ret_results, s->num_results);
         }
     }
     mu_ledger_unlock(ledger);
