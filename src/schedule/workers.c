@@ -1,8 +1,8 @@
 /*
  * schedule/workers.c: how many threads take calls, and how many of them are blocked in one, for owners of a pool.
  *
- * Each slot says what its owner does, under its incarnation, and a word of the header moves with each change: a look
- * between two equal readings of that word is whole.
+ * Each slot says what its owner does, under its incarnation, and a word of the header moves with each change. A look
+ * reads that word first: what changes while it goes over the slots ends the wait that is given the word's number.
  */
 #include "schedule/private.h"
 #include "segment/slot.h"

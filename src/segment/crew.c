@@ -21,6 +21,7 @@
 
 #include "segment/work.h"
 
+#include "segment/file.h"
 #include "segment/slot.h"
 #include "sync/futex.h"
 
@@ -31,6 +32,7 @@
 enum muster_status mu_queue_commit(struct muster_segment *seg)
 {
     off_t at = (off_t)mu_offset_of(seg, seg->idle);
+    char place[MU_PLACE_MAX];
     int rc;
 
     if (mu_load32_acquire(&seg->header->queue_there)) /* acquire: pairs with the store below */
@@ -38,9 +40,15 @@ enum muster_status mu_queue_commit(struct muster_segment *seg)
     do
         rc = seg->fd < 0 ? 0 : fallocate(seg->fd, 0, at, (off_t)MU_QUEUE_BYTES);
     while (rc && errno == EINTR);
-    if (rc)
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no room for the queue of calls of job %s: %s", seg->job,
-                       strerror(errno));
+    if (rc) {
+        const char *why = strerror(errno);
+
+        mu_segment_place(seg, place, sizeof place);
+        return mu_fail(
+            MUSTER_RESOURCE_EXHAUSTED,
+            "no room in %s for the queue of calls of job %s: %s (remove something there, or mount it larger)", place,
+            seg->job, why);
+    }
     mu_store32_release(&seg->header->queue_there, 1); /* release: its pages are there */
     return MUSTER_OK;
 }

@@ -69,7 +69,7 @@ void mu_work_each(struct mu_ctx *ctx, uint32_t state, uint64_t place, void (*vis
 
 /* ---- the queue, and workers: crew.c ---- */
 
-/* The queue's pages; once for each process that puts or takes. */
+/* The queue's pages, before anything is put or taken. */
 enum muster_status mu_queue_commit(struct muster_segment *seg);
 /* Put a hint that the call is ready, and wake an idle worker. Full: a rescan will find it. */
 void mu_queue_put(struct muster_segment *seg, uint64_t ref);
