@@ -67,10 +67,17 @@ static enum muster_status line_claim(struct muster_queue *q, uint64_t own)
                    (unsigned long long)q->ref, q->num_lines);
 }
 
+static enum muster_status anchor_none(struct muster_queue *q, enum muster_status status)
+{
+    q->anchor = 0;
+    return status;
+}
+
 /* Hold what the writer says that its anchor is. The writer may have gone on meanwhile; then again. */
 static enum muster_status anchor_take(struct muster_queue *q)
 {
     enum muster_status status;
+    uint64_t last = 0;
 
     for (;;) {
         struct mu_ctx *ctx;
@@ -83,18 +90,19 @@ static enum muster_status anchor_take(struct muster_queue *q)
         status = muster_object_retain(q->m, &q->anchor, 1, NULL);
         if (!status)
             return MUSTER_OK;
-        q->anchor = 0;
-        if (status != MUSTER_NOT_FOUND && status != MUSTER_INVALID_ARGUMENT)
-            return status;
+        if (status != MUSTER_NOT_FOUND)
+            return anchor_none(q, status);
         status = mu_enter(q->m, &ctx);
         if (status)
-            return status;
+            return anchor_none(q, status);
         status = queue_find(q, ctx); /* its end ends this, too */
-        if (!status && !mu_mq_lives(ctx->seg, q->maker))
+        /* a writer tells of the next anchor before it drops the last, unless it leaves */
+        if (!status && (!mu_mq_lives(ctx->seg, q->maker) || q->anchor == last))
             status = queue_ended(q);
         mu_exit(ctx);
         if (status)
-            return status;
+            return anchor_none(q, status);
+        last = q->anchor;
         mu_yield();
     }
 }
@@ -106,11 +114,15 @@ static enum muster_status chain_walk(struct muster_queue *q, struct mu_ctx *ctx)
      * own. Pairs with mu_mq_anchor() */
     uint64_t number = mu_load_acquire(&q->head->anchor_next);
     enum muster_status status;
+    uint64_t left = ctx->seg->num_objects;
     struct mu_mq_written w;
     struct mu_object o;
 
-    for (q->node = q->anchor; !(status = mu_mq_look(ctx, q->node, &o, &w)); q->node = w.next)
+    for (q->node = q->anchor; !(status = mu_mq_look(ctx, q->node, &o, &w)); q->node = w.next) {
         number = w.number + 1;
+        if (!left--) /* a chain in a circle */
+            return mu_object_say(ctx->seg, q->ref, MUSTER_DATA_LOSS);
+    }
     q->number = number;
     if (status != MUSTER_FAILED_PRECONDITION)
         return status;

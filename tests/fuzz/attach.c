@@ -68,7 +68,19 @@ static int dies(void *arg)
 }
 
 enum { UNITS = 12 };             /* of the arena, */
+static muster_object chain;      /* a queue of the image, with three messages, */
 static muster_object objects[8]; /* and objects of the image, of which the last lies there */
+
+static void fill_queue(struct muster *m)
+{
+    static const char message[5000];
+    struct muster_queue *q, *reader;
+
+    must(muster_queue_create(m, NULL, &q, &chain), "queue");
+    must(muster_queue_open(m, chain, &reader), "reader");
+    for (size_t i = 0; i < 3; i++)
+        must(muster_queue_write(q, message, i == 1 ? sizeof message : i * 10, 0), "message");
+}
 
 static void fill(struct muster *m)
 {
@@ -92,6 +104,7 @@ static void fill(struct muster *m)
     for (size_t i = 0; i < 8; i++)
         must(muster_object_put(m, value, i < 7 ? i * 10 : 70000, value, i, 0, &objects[i]), "put");
     must(muster_object_create(m, 60, 0, 0, &open, &room), "create");
+    fill_queue(m);
     muster_barrier_wait(m, "half", MUSTER_BARRIER_NEXT, both, 2, 600000000000u, 1);
     muster_error_report(m, 2, MUSTER_INTERNAL, "reported by the test");
 }
@@ -330,6 +343,29 @@ static int note_object(void *arg, const struct muster_object_info *info)
     return f->count == 64;
 }
 
+static void queue_all(struct muster *m)
+{
+    struct muster_queue_message message;
+    struct muster_queue_info info;
+    struct muster_queue *q, *reader;
+    muster_object fresh;
+
+    if (!muster_queue_open(m, chain, &reader)) {
+        muster_queue_read(reader, 1, &message);
+        muster_queue_info(reader, &info);
+        muster_queue_close(reader);
+    }
+    if (muster_queue_create(m, NULL, &q, &fresh))
+        return;
+    if (!muster_queue_open(m, fresh, &reader)) {
+        muster_queue_wait(q, 1, 1);
+        muster_queue_write(q, "fresh", 5, 1);
+        muster_queue_read(reader, 1, &message);
+        muster_queue_close(reader);
+    }
+    muster_queue_close(q);
+}
+
 static void hold_all(struct muster *m)
 {
     static const char large[70000];
@@ -370,6 +406,7 @@ static void write_all(struct muster *m)
     int64_t sum;
     size_t n;
 
+    queue_all(m);
     hold_all(m);
     muster_kv_set(m, "/dir/1/key", MUSTER_NTS, "1", 1, &version);
     muster_kv_set(m, "/dir/1/key", MUSTER_NTS, big, 1, &version);
