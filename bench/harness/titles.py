@@ -131,6 +131,8 @@ TITLES = {
        for what, title in (("put", "put and drop an object of %s"), ("get", "get an object of %s, and give the view back"))},
     "object.wait.1000": "wait for 1,000 sealed objects one by one: each",
     "object.wait.100000": "wait for 100,000 sealed objects one by one: each",
+    **{"queue.%d.%d" % (readers, size): "a message of %s, read by %d" % (name, readers)
+       for readers in (1, 4, 8) for size, name in ((20, "20 B"), (1 << 20, "1 MiB"))},
     "run.2": "start 2 times true, wait for all",
     "run.8": "start 8 times true, wait for all",
     "run.64": "start 64 times true, wait for all",
