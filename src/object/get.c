@@ -362,6 +362,7 @@ static enum muster_status object_wait(struct mu_ctx *ctx, struct some *s, muster
     mu_wait_begin(&w, ctx->seg, ctx, deadline, what);
     while (!status) {
         mu_wait_look(&w);
+        mu_work_rescan_if_asked(ctx, false); /* as in get_all() */
         status = look_at_some(ctx, s, &p);
         if (status || s->num_ready >= s->want)
             break;
