@@ -82,6 +82,8 @@ struct mu_object_root {
 #define MU_OBJECT_TASK(a) ((uint32_t)((a) >> 16) & 0xffffu)
 #define MU_OBJECT_CODE(a) ((uint32_t)(a)&0xffu)
 /* The process that writes it: its death makes the object an error unless that is sealed; never 0. */
+/* Instead of a maker: the object is a replica, this host's copy of one of another host; the host's agent seals it. */
+#define MU_OBJECT_REMOTE                   0xffffffffu
 #define MU_OBJECT_MAKER(slot, incarnation) (((uint64_t)(slot) + 1) << 16 | (uint16_t)(incarnation))
 #define MU_OBJECT_MADE(extent, maker)      (((uint64_t)(uint32_t)(extent) << 32) | (uint32_t)(maker))
 #define MU_OBJECT_PAD                      48u /* of a MU_TYPE_BYTES block, before the bytes: they begin at a multiple of 64 */

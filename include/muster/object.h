@@ -19,9 +19,18 @@
  * All calls are thread-safe. None blocks but those with a deadline. Only tasks and workers hold objects; to
  * others the calls that do are MUSTER_FAILED_PRECONDITION. Observers, read-only ones too, may ask by
  * muster_object_info() and muster_object_list(). muster_leave() ends all views, and their memory goes.
- * Objects belong to their host: on another host a reference is MUSTER_INVALID_ARGUMENT. An object may be as large as
- * what the job has for objects (muster_segment_config.object_bytes); its metadata less than 4 GiB. (Semantics: the 2016
- * ObjStore, and Plasma.)
+ * An object may be as large as what the job has for objects (muster_segment_config.object_bytes); its metadata less
+ * than 4 GiB. (Semantics: the 2016 ObjStore, and Plasma.)
+ *
+ * In a job of several hosts a reference names the object's home, the host on which it was made, and may be used on all
+ * of them. On another host the first call that wants to hold the object asks this host's agent, which has its bytes
+ * brought here once; from then on it is an object of this host, too, which all its processes share and which no longer
+ * needs the home. Until the bytes have come it is as one that is not sealed: muster_object_get() and
+ * muster_object_wait() wait for it, and it becomes an error when its producer fails or dies, its home is lost
+ * (MUSTER_UNAVAILABLE), nobody held it any more when it was asked for (MUSTER_NOT_FOUND), or this host has no room for
+ * it (MUSTER_RESOURCE_EXHAUSTED). Each names the host. A task that hands a reference to another host's holds the
+ * object until that one has it, as on one host. muster_object_retain() holds an object of another host, too, and brings
+ * it; a get or wait without it that ends early gives up what had come. Retain waits for the agent alone.
  */
 #ifndef MUSTER_OBJECT_H
 #define MUSTER_OBJECT_H
@@ -131,12 +140,13 @@ struct muster_object_info {
     uint64_t len, meta_len;
     uint32_t holders; /* processes that hold it */
 };
-/* Never blocks. MUSTER_NOT_FOUND when it is gone. */
+/* Never blocks. MUSTER_NOT_FOUND when it is gone, and of one of another host when nobody holds it on this one: what is
+ * told is this host's copy, and its holders here. The task is -1 until the copy has come. */
 MUSTER_API enum muster_status muster_object_info(struct muster *muster, muster_object object,
                                                  struct muster_object_info *ret_info);
 
-/* Every object of this host, in no order; stops when `visit` returns non-zero, which makes no muster call. Never
- * blocks. */
+/* Every object of this host, copies of others' included (under references of this host), in no order; stops when
+ * `visit` returns non-zero, which makes no muster call. Never blocks. */
 MUSTER_API enum muster_status
 muster_object_list(struct muster *muster, int (*visit)(void *arg, const struct muster_object_info *info), void *arg);
 

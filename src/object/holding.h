@@ -24,6 +24,29 @@ enum muster_status mu_holding_find(struct mu_ledger *ledger, struct mu_ctx *ctx,
 enum muster_status mu_holding_new(struct mu_ledger *ledger, struct mu_ctx *ctx, struct mu_object *o, bool made,
                                   struct mu_holding **ret_held);
 
+/*
+ * Objects of other hosts. In the calls above and below a reference is of this host; these find the replicas that stand
+ * for references of others, each held once more by this process until mu_here_end().
+ */
+enum { MU_HERE_FEW = 8 };
+struct mu_here {
+    const muster_object *given; /* as the caller has them */
+    const muster_object *local; /* as they are on this host: `given` itself, where all are */
+    size_t count, num_held;     /* of the first num_held those that are remote are held */
+    bool any;                   /* one is remote */
+    muster_object few[MU_HERE_FEW];
+};
+enum muster_status mu_here_begin(struct muster *m, struct mu_ctx *ctx, const muster_object *objects, size_t count,
+                                 muster_deadline deadline, struct mu_here *ret_here, size_t *ret_at);
+void mu_here_end(struct muster *m, struct mu_ctx *ctx, struct mu_here *here);
+/* What stands for a reference that this process holds: itself, where it is of this host, or not held. */
+uint64_t mu_here_of(struct muster *m, struct mu_ctx *ctx, uint64_t ref);
+/* "host b", which the reference names. */
+#define MU_HERE_HOST 80
+const char *mu_here_host(const struct muster_segment *seg, uint64_t ref, char name[MU_HERE_HOST]);
+/* MUSTER_FAILED_PRECONDITION, where the object is of another host. */
+enum muster_status mu_here_only(struct muster *m, uint64_t ref);
+
 /* Bytes into a block, from a multiple of 8 on, by words: a reader of what it was before may still copy it. */
 void mu_holding_copy_in(uint8_t *to, const void *from, size_t len);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "object/holding.h"
+#include "segment/replica.h"
 #include "segment/slot.h"
 
 static void info_fill(const struct mu_object *o, struct muster_object_info *ret_info)
@@ -31,21 +32,36 @@ static uint64_t *look_buffer(void)
     return body;
 }
 
+static void info_not_here(const struct muster_segment *seg, uint64_t ref)
+{
+    char name[MU_HERE_HOST];
+
+    mu_fail(MUSTER_NOT_FOUND, "object 0x%016llx is of %s, and nobody holds it on this host", (unsigned long long)ref,
+            mu_here_host(seg, ref, name));
+}
+
 enum muster_status muster_object_info(struct muster *muster, muster_object object, struct muster_object_info *ret_info)
 {
     enum muster_status status = mu_enter_read(muster);
+    uint64_t *body, local = object;
     struct mu_object o;
-    uint64_t *body;
 
     if (status)
         return status;
     body = look_buffer();
-    status = body ? mu_object_resolve(muster->seg, object, body, &o) : MUSTER_RESOURCE_EXHAUSTED;
+    if (mu_ref_is_remote(muster->seg, object))
+        status = mu_remote_replica_find(muster->seg, NULL, object, &local);
+    if (!status)
+        status = !local ? MUSTER_NOT_FOUND
+                 : body ? mu_object_resolve(muster->seg, local, body, &o)
+                        : MUSTER_RESOURCE_EXHAUSTED;
     if (!status)
         info_fill(&o, ret_info);
-    else if (status == MUSTER_NOT_FOUND)
+    else if (status == MUSTER_NOT_FOUND && local == object)
         mu_object_say(muster->seg, object, status);
-    if (!status && o.ref != object && !mu_object_peek(muster->seg, object, body, &o)) { /* it forwards that one */
+    else if (status == MUSTER_NOT_FOUND)
+        info_not_here(muster->seg, object);
+    if (!status && o.ref != object && !mu_object_peek(muster->seg, local, body, &o)) { /* it forwards that one */
         ret_info->object = object;
         ret_info->holders = o.count;
     }

@@ -6,6 +6,7 @@
 
 #include "object/holding.h"
 #include "segment/bundle.h"
+#include "segment/replica.h"
 
 enum { TEXT_MAX = 800 /* what fits a sentence, behind the name of the task */ };
 
@@ -133,7 +134,8 @@ enum muster_status mu_holding_new(struct mu_ledger *ledger, struct mu_ctx *ctx, 
         object_discard(ctx, o->data);
         return status;
     }
-    o->maker = mu_ledger_maker(ledger);
+    if (!o->maker)
+        o->maker = mu_ledger_maker(ledger);
     status = mu_hold_create(ctx, record, o);
     if (status) {
         mu_ledger_put_record(ledger, record);
@@ -335,7 +337,9 @@ enum muster_status muster_object_seal(struct muster *muster, muster_object objec
 
     if (status)
         return status;
-    status = end_writing(muster, ctx, object, &e);
+    status = mu_here_only(muster, object);
+    if (!status)
+        status = end_writing(muster, ctx, object, &e);
     mu_exit(ctx);
     return status;
 }
@@ -354,6 +358,8 @@ enum muster_status muster_object_fail(struct muster *muster, muster_object objec
     e.text.bytes = strnlen(text, TEXT_MAX);
     if (code <= MUSTER_OK || code > MUSTER_DATA_LOSS)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "%d is no error: seal the object instead", (int)code);
+    if (!status)
+        status = mu_here_only(muster, object);
     if (!status)
         status = mu_object_block(ctx, &e.text);
     if (!status) {
@@ -394,12 +400,17 @@ static enum muster_status object_retain(struct muster *m, struct mu_ctx *ctx, co
 enum muster_status muster_object_retain(struct muster *muster, const muster_object *objects, size_t count,
                                         size_t *ret_at)
 {
+    struct mu_here here;
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(muster, &ctx);
 
     if (status)
         return status;
-    status = object_retain(muster, ctx, objects, count, ret_at);
+    status = mu_here_begin(muster, ctx, objects, count, MUSTER_FOREVER, &here, ret_at);
+    if (!status) {
+        status = object_retain(muster, ctx, here.local, count, ret_at);
+        mu_here_end(muster, ctx, &here);
+    }
     mu_exit(ctx);
     return status;
 }
@@ -412,7 +423,7 @@ static enum muster_status object_drop(struct muster *m, struct mu_ctx *ctx, cons
     if (status)
         return status;
     for (size_t i = 0; i < count; i++) {
-        struct mu_holding *h = objects[i] ? mu_ledger_find(ledger, objects[i]) : NULL;
+        struct mu_holding *h = objects[i] ? mu_ledger_find(ledger, mu_here_of(m, ctx, objects[i])) : NULL;
 
         if (h && h->refs) {
             h->refs--;

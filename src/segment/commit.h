@@ -18,6 +18,7 @@ static inline void mu_commit_begin(struct mu_txn *t, struct mu_ctx *ctx, mu_a64 
     t->num_olds = 0;
     t->live = 0;
     t->unpinned = false;
+    t->woke = false;
 }
 
 /* The intent: contents first, then the word that says how much of it counts. */
@@ -99,7 +100,8 @@ static inline enum mu_commit mu_commit_as(struct mu_txn *t, uint64_t tag, bool q
     while (!mu_cas_seen(t->word, &seen, quietly ? next | (seen & MU_WORD_S) : next))
         if (!mu_word_same(seen, t->seen))
             return MU_RETRY;
-    if (!quietly && (seen & MU_WORD_S))
+    t->woke = !quietly && (seen & MU_WORD_S);
+    if (t->woke)
         mu_futex_wake(t->word);
     mu_commit_free_olds(t);
     mu_commit_forget(t);

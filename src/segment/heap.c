@@ -389,6 +389,16 @@ static void free_parts(struct muster_segment *seg, struct mu_ctx *ctx, struct mu
     }
 }
 
+bool mu_heap_inherit(struct mu_ctx *ctx, uint64_t ref)
+{
+    struct mu_block *b = mu_heap_at(ctx->seg, MU_REF_INDEX(ref));
+    uint64_t w = mu_load_acquire(&b->word); /* acquire: pairs with the release of whichever thread had it */
+
+    /* acq_rel: what this thread does with it comes behind; pairs with the sweep of the slot that had it */
+    return MU_BLOCK_GENERATION(w) == MU_REF_GENERATION(ref) && MU_BLOCK_STATE(w) == MU_OWNED &&
+           mu_cas(&b->word, w, MU_BLOCK_WORD(MU_REF_GENERATION(ref), ctx->incarnation, ctx->slot, MU_OWNED));
+}
+
 void mu_bundle_end(struct mu_ctx *ctx, uint64_t ref)
 {
     mu_store_relaxed(&mu_heap_at(ctx->seg, MU_REF_INDEX(ref))->body[0], ctx->ended); /* relaxed: our own block */

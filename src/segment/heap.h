@@ -160,6 +160,9 @@ static inline void mu_heap_publish(struct mu_ctx *ctx, uint64_t ref)
 /* OWNED by this thread -> FREE: nobody else ever saw it. */
 void mu_heap_discard(struct mu_ctx *ctx, uint64_t ref);
 
+/* OWNED by another thread of this process, which has put it down -> OWNED by this one. False: it is not OWNED. */
+bool mu_heap_inherit(struct mu_ctx *ctx, uint64_t ref);
+
 bool mu_heap_free_deep(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t ref);
 
 /*

@@ -148,7 +148,7 @@ static enum muster_status object_edit(struct mu_ctx *ctx, uint64_t ref, const st
     struct mu_object o = {0};
     uint32_t units = 0, start = 0; /* that it had in the arena */
     bool goes = false;
-    uint64_t waiting = 0;
+    uint64_t waiting = 0, old;
     struct mu_txn t;
 
     mu_txn_begin(&t, ctx, word ? word : ctx->seg->objects);
@@ -161,7 +161,6 @@ static enum muster_status object_edit(struct mu_ctx *ctx, uint64_t ref, const st
         struct mu_root root;
         enum mu_read rc = mu_txn_read(&t, &root);
         bool was_open;
-        uint64_t old;
 
         if (rc == MU_READ_CORRUPT || (rc == MU_READ_OK && !mu_object_parse(ctx->seg, &root, &o)))
             status = mu_object_say(ctx->seg, ref, MUSTER_DATA_LOSS);
@@ -196,6 +195,7 @@ static enum muster_status object_edit(struct mu_ctx *ctx, uint64_t ref, const st
         mu_txn_abort(&t);
     else if (goes)
         word_hint(ctx, ref);
+    mu_txn_ring(&t);
     if (!status && units && (goes || o.extent != start))
         mu_arena_freed(ctx, start - 1, units);
     if (!status && e->waiting)

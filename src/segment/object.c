@@ -19,6 +19,7 @@
 #include "segment/object.h"
 
 #include "segment/commit.h"
+#include "segment/hosts.h"
 
 enum { DEPTH = 3 /* cluster -> records -> text; page -> value -> parts */ };
 
@@ -207,6 +208,12 @@ enum mu_commit mu_txn_commit_as(struct mu_txn *t, uint64_t tag)
 enum mu_commit mu_txn_commit_quietly(struct mu_txn *t)
 {
     return mu_commit_as(t, MU_WORD_TAG(t->seen) + 1, true);
+}
+
+void mu_txn_ring(struct mu_txn *t)
+{
+    if (t->woke && mu_is_bridged(t->ctx->seg))
+        mu_bell_ring(t->ctx->seg);
 }
 
 void mu_txn_abort(struct mu_txn *t)

@@ -52,6 +52,7 @@ struct mu_txn {
     uint64_t olds[MU_INTENT_REFS]; /* [0]: the old root */
     uint32_t num_news, num_olds;
     bool unpinned; /* nobody pins what this object refers to */
+    bool woke;     /* the commit found sleepers */
     uint32_t live; /* news below this index are LIVE and named by the intent; bit per index */
 };
 
@@ -84,6 +85,9 @@ enum mu_commit mu_txn_commit(struct mu_txn *t);
 enum mu_commit mu_txn_commit_quietly(struct mu_txn *t);
 /* The same for an object that stands for one elsewhere: commits may be left out. `tag` is ahead of the word's own. */
 enum mu_commit mu_txn_commit_as(struct mu_txn *t, uint64_t tag);
+
+/* Behind a commit that woke sleepers: the agent may be one, which the bell wakes. */
+void mu_txn_ring(struct mu_txn *t);
 
 void mu_txn_abort(struct mu_txn *t);
 

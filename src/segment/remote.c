@@ -137,7 +137,7 @@ static bool call_compose(const struct muster *m, const struct mu_ctx *ctx, const
 }
 
 /* Whether the wait for an answer must end: the agent has given the leader up, or has died and nobody took over. */
-static enum muster_status call_abandoned(const struct muster_segment *seg, const char *what, uint64_t *dead_since)
+enum muster_status mu_remote_abandoned(const struct muster_segment *seg, const char *what, uint64_t *dead_since)
 {
     uint64_t patience = seg->header->adopt_ns; /* constant after creation */
     char name[64];
@@ -178,7 +178,7 @@ static enum muster_status wait_for_answer(const struct mu_remote_call *call, str
             return MUSTER_OK;
         }
         if (!status)
-            status = call_abandoned(ctx->seg, call->what, &dead_since);
+            status = mu_remote_abandoned(ctx->seg, call->what, &dead_since);
         if (!status && call->ends)
             status = call->ends(call->arg);
         if (!status)

@@ -45,6 +45,7 @@ enum mu_op {
     MU_OP_GROUP_OPEN = 40,  /* a member comes to a group that spans hosts; answered when all have */
     MU_OP_GROUP_CLOSE = 41, /* it gave that up */
     MU_OP_LOCAL = 64,       /* those from here on are for the own host's agent */
+    MU_OP_OBJECT_PULL = 64, /* a replica has been made: segment/replica.h */
     MU_OPS = 128,
 };
 
@@ -76,6 +77,9 @@ struct mu_remote_call {
     void *arg;
     bool undisturbed; /* muster_interrupt() does not end it: it takes back what an interrupted one may have done */
 };
+/* What ends every wait for the agent: the leader is lost, or the agent has been dead for too long; *dead_since is 0 at
+ * first. */
+enum muster_status mu_remote_abandoned(const struct muster_segment *seg, const char *what, uint64_t *dead_since);
 enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const struct mu_remote_call *call,
                                   struct mu_answer *ret_answer);
 

@@ -2,9 +2,10 @@
  * tests/launch/counts_main.c: a task that writes, counts and meets in rounds, and at the end checks that nothing of it
  * was lost and nothing was made twice: counts FOLDER.
  *
- * In each round: one more in the key all; own/TASK becomes the round; a barrier of all tasks; then what every task had
- * written before it must be there. Then task 0 decides whether there is another round: until FOLDER/stop is there. It
- * says in FOLDER/round how far they are. Status 0: all was right; 7: a call failed; 1: something is wrong.
+ * In each round: one more in the key all; own/TASK becomes the round, and object/TASK/PARITY an object of it; a barrier
+ * of all tasks; then what every task had written before it must be there, and the next task's object be whole. Then
+ * task 0 decides whether there is another round: until FOLDER/stop is there. It says in FOLDER/round how far they are.
+ * Status 0: all was right; 7: a call failed; 1: something is wrong.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <muster/muster.h>
 
 #define PATIENCE_NS 120000000000u
+enum { OBJECT = 300000 }; /* bytes, each of which is the round */
 
 static struct muster *m;
 
@@ -63,10 +65,46 @@ static void write_number(const char *key, int number)
     need(muster_kv_set(m, key, MUSTER_NTS, text, MUSTER_NTS, NULL), number);
 }
 
+static muster_object object_put(int round)
+{
+    struct muster_object_room room;
+    muster_object object;
+    char key[64], text[32];
+
+    need(muster_object_create(m, OBJECT, 0, muster_after_ns(PATIENCE_NS), &object, &room), round);
+    memset(room.data, round, OBJECT);
+    need(muster_object_seal(m, object), round);
+    snprintf(key, sizeof key, "object/%d/%d", (int)muster_task_id(m), round % 2);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)object);
+    need(muster_kv_set(m, key, MUSTER_NTS, text, MUSTER_NTS, NULL), round);
+    return object;
+}
+
+/* The other task holds it until all have come to the next barrier. */
+static void object_check(int task, int round)
+{
+    struct muster_object_view view;
+    char key[64], text[32] = "";
+    muster_object object;
+    const char *bytes;
+    size_t len = 0;
+
+    snprintf(key, sizeof key, "object/%d/%d", task, round % 2); /* it may be a round ahead by now */
+    need(muster_kv_get(m, key, MUSTER_NTS, muster_after_ns(PATIENCE_NS), text, sizeof text - 1, &len, NULL), round);
+    object = strtoull(text, NULL, 10);
+    need(muster_object_get(m, &object, 1, muster_after_ns(PATIENCE_NS), &view, NULL), round);
+    bytes = view.data;
+    expect(view.len == OBJECT && bytes[0] == (char)round && memcmp(bytes, bytes + 1, OBJECT - 1) == 0,
+           "another's object is not what it made", round);
+    muster_object_unview(m, &view, 1);
+}
+
 /* 1: it was the last. */
 static int do_round(const char *folder, int round, int tasks)
 {
+    static muster_object before;
     int id = (int)muster_task_id(m);
+    muster_object object = object_put(round);
     char key[64], stop[4096];
     int64_t all = 0;
 
@@ -76,6 +114,10 @@ static int do_round(const char *folder, int round, int tasks)
     write_number(key, round);
     snprintf(key, sizeof key, "round/%d", round);
     need(muster_barrier_wait(m, key, 0, NULL, 0, PATIENCE_NS, MUSTER_FOREVER), round);
+    if (before)
+        need(muster_object_drop(m, &before, 1), round);
+    before = object;
+    object_check((id + 1) % tasks, round);
     for (int i = 0; i < tasks; i++) {
         snprintf(key, sizeof key, "own/%d", i);
         expect(number_at(key, round) >= round, "what another wrote before the barrier is not there", round);

@@ -66,6 +66,40 @@ def test_everything_reaches_across():
         assert "task %d is done\n" % i in out, out
 
 
+def test_objects_cross_hosts():
+    out = run("""
+        import asyncio, os, signal, muster
+        task = muster.join()
+        kv = task.kv
+        class Odd(Exception):
+            pass
+        def given(i, name):
+            return muster.ObjectRef(int(kv.get("%s/%d" % (name, i), wait=True)))
+        value = {"task": task.id, "bytes": bytes(range(256)) * 8192 * (1 + task.id)}
+        mine, small = muster.put(value), muster.put("of %d" % task.id)
+        kv["long/%d" % task.id], kv["small/%d" % task.id] = str(mine.number), str(small.number)
+        for i in range(3):
+            got = muster.get(given(i, "long"))
+            assert got["task"] == i and got["bytes"] == bytes(range(256)) * 8192 * (1 + i)
+            assert muster.get(given(i, "small"), timeout=100) == "of %d" % i
+        async def waits():
+            return await given((task.id + 1) % 3, "small")
+        assert asyncio.run(waits()) == "of %d" % ((task.id + 1) % 3)
+        refs = [given(i, "small") for i in range(3)]
+        assert muster.wait(refs, num_returns=3)[0] == refs
+        task.barrier("all")
+        del mine, small, refs, got
+        task.barrier("dropped")
+        try:
+            muster.get(muster.ObjectRef(int(kv["small/%d" % (2 - task.id if task.id != 1 else 0)])), timeout=100)
+        except muster.NotFound as e:
+            print("task %d: %s" % (task.id, e), flush=True)
+        task.barrier("end")
+    """)
+    for i, host in enumerate(["b", "", "b"]):
+        assert "is gone: nobody held it any more" in out, (out, host, i)
+
+
 def test_a_death_is_told_across_and_ctrl_c_ends_a_wait():
     out = run("""
         import os, signal, threading, time, muster

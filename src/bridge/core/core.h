@@ -19,7 +19,7 @@
 #include "base/pack.h"
 #include "segment/remote.h"
 
-#define MU_CORE_MODULES 9u
+#define MU_CORE_MODULES 10u
 
 struct mu_core;
 
@@ -95,6 +95,8 @@ enum mu_frame_type {
     MU_FRAME_GROUP_END = 57,
     /* control.c */
     MU_FRAME_CONTROL = 64,
+    /* object/objects.c */
+    MU_FRAME_OBJECT = 72,
 };
 
 /*
@@ -170,7 +172,8 @@ enum mu_module_index {
     MU_M_GROUPS,
     MU_M_CONTROL,
     MU_M_IDS,
-    MU_M_LANES
+    MU_M_LANES,
+    MU_M_OBJECTS
 };
 /* What a core is made of. Modules and calls see the core, which knows them by these tables alone. */
 struct mu_core_tables {

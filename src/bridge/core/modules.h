@@ -91,6 +91,12 @@ bool mu_op_nccl_id(struct mu_core *core, const struct mu_request *r);
 extern const struct mu_module mu_module_control;
 bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 
+/* object/objects.c, pulls.c */
+extern const struct mu_module mu_module_objects;
+#define MU_FRAME_OBJECT_MAX ((1u << 20) + 25u) /* a piece, and what goes before it */
+bool mu_take_object(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_op_object_pull(struct mu_core *core, const struct mu_request *r);
+
 /* groups.c, groups_lead.c */
 extern const struct mu_module mu_module_groups;
 bool mu_take_group(struct mu_core *core, uint32_t host, struct mu_unpack *u);

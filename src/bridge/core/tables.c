@@ -9,6 +9,7 @@ static const struct mu_module *const modules[MU_CORE_MODULES] = {
     [MU_M_CALLS] = &mu_module_calls,     [MU_M_COPIES] = &mu_module_copies, [MU_M_BARRIERS] = &mu_module_barriers,
     [MU_M_MEMBERS] = &mu_module_members, [MU_M_EVENTS] = &mu_module_events, [MU_M_GROUPS] = &mu_module_groups,
     [MU_M_CONTROL] = &mu_module_control, [MU_M_IDS] = &mu_module_ids,       [MU_M_LANES] = &mu_module_lanes,
+    [MU_M_OBJECTS] = &mu_module_objects,
 };
 
 const struct mu_frame_kind mu_frame_kinds[] = {
@@ -28,6 +29,7 @@ const struct mu_frame_kind mu_frame_kinds[] = {
     {MU_FRAME_GROUP, "GROUP", MU_FROM_BOTH, 18, MU_FRAME_VALUE_MAX, mu_take_group},
     {MU_FRAME_GROUP_END, "GROUP_END", MU_FROM_BOTH, 14, 1024, mu_take_group_end},
     {MU_FRAME_CONTROL, "CONTROL", MU_FROM_BOTH, 36, 36 + MU_CONTROL_MAX, mu_take_control},
+    {MU_FRAME_OBJECT, "OBJECT", MU_FROM_BOTH, 17, MU_FRAME_OBJECT_MAX, mu_take_object},
 };
 const size_t mu_frame_kinds_count = sizeof mu_frame_kinds / sizeof *mu_frame_kinds;
 
@@ -53,6 +55,7 @@ const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_NCCL_ID, "nccl id", mu_op_nccl_id, NULL},
     {MU_OP_GROUP_OPEN, "group open", mu_op_group_open, mu_op_group_abandoned},
     {MU_OP_GROUP_CLOSE, "group close", mu_op_group_close, NULL},
+    {MU_OP_OBJECT_PULL, "object pull", mu_op_object_pull, NULL},
 };
 const size_t mu_op_kinds_count = sizeof mu_op_kinds / sizeof *mu_op_kinds;
 
