@@ -101,6 +101,25 @@ def calls_group(tools, effort):
                            for who in ("muster", "Pool", "ProcessPoolExecutor")])
 
 
+def ps_group(tools, effort):
+    """Tensors that 1, 2, 8 processes push to, beside torch.distributed.rpc, and ps-lite where $PSLITE is its built source."""
+    python, contenders, each = newest_torch(), [], str(min(effort.slice / 2, 1))
+    folder = os.environ.get("PSLITE")
+    pslite = None if effort.quick or not folder else tools.peer(
+        "pslite", "pslite.cc", "g++", ["-std=c++14", "-O3", "-w", "-I" + folder + "/include", "-I" + folder + "/src",
+                                       folder + "/libps.a", *os.environ.get("PSLITE_FLAGS", "-lzmq -lprotobuf -lpthread").split()])
+    for pushers in (1, 2) if effort.quick else (1, 2, 8):
+        contenders.append(rows.own(tools, "muster", "ps", pushers, each, (1 if effort.quick else 64) << 20, timeout=180, repeats=3))
+        if effort.quick:
+            continue
+        contenders.append(Contender("torch-rpc", [python or "python3", os.path.join(PEERS, "ps_torch.py"), str(pushers), each],
+                                    timeout=180, repeats=3, missing="" if python else "no Python here has PyTorch 2.4 or later "
+                                    "($MUSTER_BENCH_TORCH, or make interop)"))
+        contenders.append(Contender("ps-lite", [pslite or "pslite", str(pushers), each], timeout=180, repeats=3,
+                                    missing="" if pslite else tools.why.get("pslite", "$PSLITE does not name ps-lite's built source")))
+    return Group("ps", contenders)
+
+
 def mpi_launchers(tools, flavour, size):
     """(who, the launcher's words before the program)"""
     muster = able_muster(tools)
@@ -128,5 +147,5 @@ def mpi_group(tools, effort):
 
 
 def groups(tools, effort):
-    return [rows.later(name, make, tools, effort) for name, make in (("store", store_group), ("torch", torch_group), ("calls", calls_group), ("init", init_group),
+    return [rows.later(name, make, tools, effort) for name, make in (("store", store_group), ("torch", torch_group), ("calls", calls_group), ("ps", ps_group), ("init", init_group),
                                                                      ("mpi", mpi_group))]
