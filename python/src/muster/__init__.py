@@ -23,6 +23,7 @@ from muster.event import Event, Events
 from muster.group import Group
 from muster.kv import Entry, KeyValue
 from muster.object import ObjectRef, Objects, get, put, wait
+from muster.queue import Queue, QueueReader
 from muster.task import JobError, Task, TaskState, join
 
 __version__ = "0.1.0"
@@ -33,9 +34,10 @@ def library_version() -> str:
     return str(_library.muster_version().decode())
 
 
-__all__ = ["ActorHandle", "BarrierState", "Barriers", "Entry", "Event", "Events", "Executor", "Group", "JobError", "KeyValue",
-           "LibraryNotFound", "ObjectRef", "Objects", "RemoteClass", "RemoteFunction", "Task", "TaskState", "get", "init",
-           "join", "kill", "library_path", "library_version", "put", "remote", "shutdown", "wait"]
+__all__ = ["ActorHandle", "BarrierState", "Barriers", "Entry", "Event", "Events", "Executor", "Group", "JobError",
+           "KeyValue", "LibraryNotFound", "ObjectRef", "Objects", "Queue", "QueueReader", "RemoteClass",
+           "RemoteFunction", "Task", "TaskState", "get", "init", "join", "kill", "library_path", "library_version",
+           "put", "remote", "shutdown", "wait"]
 __all__ += errors.__all__
 
 

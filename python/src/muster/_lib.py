@@ -119,6 +119,14 @@ class CallInfo(Structure):
                 ("retries_left", c_uint32), ("task", c_int32), ("place", c_uint64)]
 
 
+class QueueOptions(Structure):
+    _fields_ = [("depth", c_uint32), ("readers", c_uint32), ("max_bytes", c_uint64)]
+
+
+class QueueMessage(Structure):
+    _fields_ = [("data", c_void_p), ("len", c_size_t), ("number", c_uint64), ("object", c_uint64)]
+
+
 class PsConfig(Structure):
     _fields_ = [("type", c_int), ("num_dims", c_uint32), ("dims", c_uint64 * 8), ("rows", c_uint64),
                 ("shards", c_uint32), ("pushers", c_uint32), ("staleness", c_uint32), ("flags", c_uint32),
@@ -206,6 +214,12 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_object_get": (c_int, (_H,) + _OBJECTS + (c_uint64, POINTER(ObjectView), _SIZE)),
     "muster_object_unview": (None, (_H, POINTER(ObjectView), c_size_t)),
     "muster_object_wait": (c_int, (_H,) + _OBJECTS + (c_size_t, c_uint64, POINTER(c_ubyte), _SIZE)),
+    "muster_queue_create": (c_int, (_H, POINTER(QueueOptions), POINTER(c_void_p), _U64)),
+    "muster_queue_open": (c_int, (_H, c_uint64, POINTER(c_void_p))),
+    "muster_queue_close": (c_int, (c_void_p,)),
+    "muster_queue_wait": (c_int, (c_void_p, c_uint32, c_uint64)),
+    "muster_queue_write": (c_int, (c_void_p, c_char_p, c_size_t, c_uint64)),
+    "muster_queue_read": (c_int, (c_void_p, c_uint64, POINTER(QueueMessage))),
     "muster_object_info": (c_int, (_H, c_uint64, POINTER(ObjectInfo))),
     "muster_object_list": (c_int, (_H, VISIT_OBJECT, c_void_p)),
     "muster_ps_create": (c_int, (_H, c_char_p, POINTER(PsConfig), c_void_p, POINTER(c_void_p))),
