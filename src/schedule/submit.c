@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "schedule/private.h"
+#include "segment/hosts.h"
 
 struct submission {
     const struct muster_argument *arguments;
@@ -203,6 +204,31 @@ static enum muster_status call_begin(struct muster *m, struct mu_ctx *ctx, struc
     return call_submit(m, ctx, s, ret_results);
 }
 
+/* With the replicas of arguments that are of other hosts, which are held until the call holds them. */
+static enum muster_status call_begin_here(struct muster *m, struct mu_ctx *ctx, struct submission *s,
+                                          const struct muster_submit_options *options, muster_object *ret_results)
+{
+    struct muster_argument arguments[MUSTER_ARGUMENTS_MAX];
+    muster_object objects[MUSTER_ARGUMENTS_MAX];
+    enum muster_status status;
+    struct mu_here here;
+
+    for (uint32_t i = 0; i < s->count; i++)
+        objects[i] = s->arguments[i].object;
+    status = mu_here_begin(m, ctx, objects, s->count, MUSTER_FOREVER, &here, NULL);
+    if (status)
+        return status;
+    if (here.any) {
+        memcpy(arguments, s->arguments, s->count * sizeof *arguments);
+        for (uint32_t i = 0; i < s->count; i++)
+            arguments[i].object = here.local[i];
+        s->arguments = arguments;
+    }
+    status = call_begin(m, ctx, s, options, ret_results);
+    mu_here_end(m, ctx, &here);
+    return status;
+}
+
 enum muster_status muster_submit(struct muster *muster, muster_function function,
                                  const struct muster_argument *arguments, size_t count,
                                  const struct muster_submit_options *options, muster_object *ret_results)
@@ -221,7 +247,8 @@ enum muster_status muster_submit(struct muster *muster, muster_function function
     s.inline_len = 0;
     status = count > MUSTER_ARGUMENTS_MAX
                  ? mu_fail(MUSTER_INVALID_ARGUMENT, "%zu arguments; %u are the most", count, MUSTER_ARGUMENTS_MAX)
-                 : call_begin(muster, ctx, &s, options, ret_results);
+             : mu_is_bridged(muster->seg) ? call_begin_here(muster, ctx, &s, options, ret_results)
+                                          : call_begin(muster, ctx, &s, options, ret_results);
     mu_exit(ctx);
     return status;
 }

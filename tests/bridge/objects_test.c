@@ -166,6 +166,64 @@ TEST(an_object_that_is_not_sealed_is_waited_for)
     }
 }
 
+/* A task submits a call whose argument is of another host and not sealed, runs it when it has come, and shows its
+ * result, which the argument's maker gets. */
+static int call_with_it(struct muster *m, void *arg)
+{
+    struct muster_argument argument = {.object = number(REFS)};
+    struct muster_function_text text = {.name = "f", .kind = MUSTER_FUNCTION_OWN, .num_results = 1};
+    struct muster_object_room room;
+    struct muster_object_view view;
+    struct muster_call *call;
+    muster_function function;
+    muster_object result;
+
+    EXPECT_OK(muster_function_export(m, &text, &function));
+    EXPECT_OK(muster_submit(m, function, &argument, 1, NULL, &result));
+    number_set(REFS + 1, result);
+    EXPECT_STATUS(MUSTER_DEADLINE_EXCEEDED, muster_worker_next(m, 0, mu_now() + 1000000, &call));
+    number_add(READERS);
+    EXPECT_OK(muster_worker_next(m, 0, MUSTER_FOREVER, &call));
+    EXPECT_OK(muster_call_argument(call, 0, &view));
+    EXPECT(view.len == (size_t)(intptr_t)arg && bytes_are(view.data, view.len, 5));
+    EXPECT_OK(muster_call_result(call, 0, 3, 0, &room));
+    bytes_fill(room.data, 3, 77);
+    EXPECT_OK(muster_call_done(call));
+    until_step(4);
+    EXPECT_OK(muster_object_drop(m, &result, 1));
+    return 0;
+}
+
+static int get_result(struct muster *m, void *arg)
+{
+    struct muster_object_view view;
+    muster_object result = number(REFS + 1);
+
+    (void)arg;
+    EXPECT_OK(muster_object_get(m, &result, 1, MUSTER_FOREVER, &view, NULL));
+    EXPECT(view.len == 3 && bytes_are(view.data, 3, 77));
+    return 0;
+}
+
+TEST(a_calls_argument_may_be_of_another_host_and_its_result_is_got_there)
+{
+    const size_t len = 2 << 20;
+    pid_t source, caller, reader;
+
+    crowd_open(&goods_three);
+    source = hosts_task(h, 2, create_one, (void *)(intptr_t)len);
+    reached(AT, 1, "the object is made");
+    caller = hosts_task(h, 0, call_with_it, (void *)(intptr_t)len);
+    reached(READERS, 1, "the call is submitted");
+    reader = hosts_task(h, 4, get_result, NULL);
+    number_set(STEP, 1);
+    ends_well(reader);
+    number_set(STEP, 4);
+    ends_well(caller);
+    ends_well(source);
+    crowd_close();
+}
+
 TEST(an_error_comes_with_its_code_its_words_and_its_maker)
 {
     pid_t source, readers[2];
