@@ -6,7 +6,9 @@ timeout: 300
 import concurrent.futures
 import operator
 import os
+import pickle
 import signal
+import struct
 import sys
 import threading
 import time
@@ -15,6 +17,7 @@ import common
 from common import raises
 
 import muster
+from muster import _pool
 
 PATIENCE = common.PATIENCE
 
@@ -31,6 +34,18 @@ def sleep(seconds, path=None):
     if path:
         open(path, "w").close()
     time.sleep(seconds)
+
+
+def test_a_driver_that_dies_while_its_workers_begin_leaves_nothing():
+    task = muster.join("executor-%d" % os.getpid(), task=0, num_tasks=10)
+    helper, down, up = _pool._spawn(task.job)
+    os.close(up)  # as a driver's death does it
+    config = pickle.dumps({"job": task.job, "num_tasks": 10, "workers": 1, "path": sys.path, "argv": sys.argv})
+    os.write(down, struct.pack("<Q", len(config)) + config)
+    assert os.waitpid(helper, 0)[1] == 0
+    os.close(down)
+    assert not os.path.exists("/dev/shm/muster-%d-%s" % (os.getuid(), task.job))
+    task.leave()
 
 
 def test_an_error_of_the_job_ends_every_future():

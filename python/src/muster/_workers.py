@@ -110,23 +110,31 @@ class Helper:
     def hear_one(self, worker: _Worker, what: bytes) -> None:
         if what == READY:
             worker.is_ready, self.failures = True, 0
-            os.write(self.up, DEATH.pack(0, 0))
+            self.say(0, 0)
         elif what in (ACTOR, ENDED):
             worker.is_actor = what == ACTOR
         else:
             worker.blocked += 1 if what == BLOCKED else -1
 
+    def say(self, pid: int, status: int) -> None:
+        """To the driver, which may have died a moment ago."""
+        try:
+            os.write(self.up, DEATH.pack(pid, status))
+        except BrokenPipeError:
+            self.end(True)
+
     def reap(self) -> None:
         while self.workers:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended is None:
                 break
-            os.write(self.up, DEATH.pack(pid, status))
             self.hear()  # what it has told, before its number is another's
+            pid, status = os.waitpid(ended.si_pid, 0)
             for number, worker in list(self.workers.items()):
                 if worker.pid == pid:
                     del self.workers[number]
                     self.failures += not worker.is_ready
+            self.say(pid, status)
         if self.failures > 8:
             sys.stderr.write("muster: workers end before they are ready: no more are started\n")
             self.end()
