@@ -19,7 +19,7 @@
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
 #define MU_LAYOUT_MAJOR 8u
-#define MU_LAYOUT_MINOR 0u
+#define MU_LAYOUT_MINOR 1u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -498,7 +498,8 @@ enum mu_trace_kind {
     MU_TRACE_KEY_LEAVE = 6,
     MU_TRACE_STATE = 7, /* a change of a task's record, by its committer; the name is the error's message */
     MU_TRACE_DEATH = 8, /* a dead slot, by each process that looks at it before it is buried */
-    MU_TRACE_KINDS = 9,
+    MU_TRACE_CALL = 9,  /* a call has ended: its function's name, its result, the ns that it took */
+    MU_TRACE_KINDS = 10,
 };
 /* name's number 32 | task id + 1 of the slot, 16 | status 8 | kind 8 */
 #define MU_TRACE(kind, status, task, name)                                                                             \

@@ -24,11 +24,12 @@ void mu_function_name(const struct muster_segment *seg, uint64_t function, uint6
 struct muster_call {
     struct muster *m;
     struct mu_ctx *ctx;
-    uint64_t ref, data;
+    uint64_t ref, data, function;
     const struct mu_call_data *spec;
     uint64_t maker, place;
     uint32_t which, num_arguments, num_results, retries;
     int32_t task;
+    uint64_t began;       /* mu_now(); only of a thread that is traced */
     struct mu_object end; /* of a single result: what it will be */
     uint64_t bundle;      /* what several will be, or what a single one forwards; 0: nothing yet */
 };
@@ -37,6 +38,10 @@ struct muster_call {
  * does too late, or where there is no memory: *ret_call is NULL then. */
 enum muster_status mu_schedule_begin(struct muster *m, struct mu_ctx *ctx, const struct mu_object *o, uint32_t which,
                                      uint64_t maker, struct muster_call **ret_call);
+
+/* Of this thread: it runs the call; and it has ended so, and is freed. */
+void mu_schedule_enter(struct muster_call *call);
+void mu_schedule_leave(struct muster_call *call, enum muster_status status);
 
 enum muster_status mu_place_next(struct muster *m, struct mu_ctx *ctx, uint64_t place, muster_deadline deadline,
                                  uint64_t maker, struct muster_call **ret_call);

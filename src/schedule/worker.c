@@ -127,17 +127,6 @@ static enum muster_status call_done(struct muster_call *call)
     return status;
 }
 
-/* The worker is one that takes calls again, however it was blocked. */
-static void call_leave(struct muster_call *call)
-{
-    struct mu_ctx *ctx = call->ctx;
-
-    /* relaxed: our own */
-    if (!call->which && mu_load_relaxed(&ctx->own->worker) == MU_WORKER(ctx->incarnation, MU_WORKER_BLOCKED))
-        mu_crew_unblock(ctx);
-    free(call);
-}
-
 enum muster_status muster_call_done(struct muster_call *call)
 {
     struct mu_ctx *ctx;
@@ -148,7 +137,7 @@ enum muster_status muster_call_done(struct muster_call *call)
         return status;
     }
     status = call_done(call);
-    call_leave(call);
+    mu_schedule_leave(call, status);
     mu_exit(ctx);
     return status;
 }
@@ -168,7 +157,7 @@ enum muster_status muster_call_fail(struct muster_call *call, enum muster_status
     if (!text || !*text)
         text = muster_status_name(code);
     status = call_fail(call, code, text, strnlen(text, TEXT_MAX), detail);
-    call_leave(call);
+    mu_schedule_leave(call, code);
     mu_exit(ctx);
     return status;
 }
@@ -246,6 +235,7 @@ enum muster_status mu_schedule_begin(struct muster *m, struct mu_ctx *ctx, const
         call = &none;
     *call = (struct muster_call){.m = m, .ctx = ctx, .ref = o->ref, .data = o->data, .which = which, .maker = maker};
     call->spec = (const struct mu_call_data *)mu_bundle_data(m->seg, o->data);
+    mu_schedule_enter(call);
     call->num_arguments = MU_CALL_ARGUMENTS(call->spec->shape);
     call->num_results = MU_CALL_RESULTS(call->spec->shape);
     call->retries = o->code;

@@ -116,6 +116,15 @@ grep -q ', of function hold, which is queued: there is no worker, for' "$OUT" ||
 kill -TERM $RUN
 wait $RUN
 
+# The trace has each call that has ended as a span of its worker's.
+check 0 run --trace sh -c '"$1" 4 square 5 no_such && muster trace --output "$2"' sh "$CALLER" "$TMPDIR/trace"
+"$PYTHON" - "$TMPDIR/trace" << 'EOF' || fail "not what the trace has"
+import json, sys
+calls = [e for e in json.load(open(sys.argv[1]))["traceEvents"] if e.get("cat") == "call"]
+assert sorted((e["ph"], e["name"], e["args"]["status"]) for e in calls) == [("X", "no_such", "NOT_FOUND"), ("X", "square", "OK")], calls
+assert all(e["dur"] > 0 and e["ts"] > 0 for e in calls), calls
+EOF
+
 # One that cannot work is not started for ever, and the job goes on.
 LIBRARY=$TMPDIR/none.so
 run sh -c 'until [ -e "$1" ]; do sleep 0.02; done' sh "$TMPDIR/enough" > "$OUT" 2> "$ERR" &

@@ -111,6 +111,23 @@ static void put_span(struct export *x, const struct mu_cli_span *span)
     mu_cli_json_close(&x->json, '}');
 }
 
+/* It is noted when it ends. */
+static void put_call(struct export *x, const struct mu_traced *e)
+{
+    char object[32];
+
+    snprintf(object, sizeof object, "0x%016" PRIx64, e->object);
+    open_event(x, "X", *e->name ? e->name : "a call", process_of(x, e->task), e->slot);
+    mu_cli_json_text(&x->json, "cat", "call");
+    mu_cli_json_thousandths(&x->json, "ts", e->time_ns - e->value);
+    mu_cli_json_thousandths(&x->json, "dur", e->value);
+    mu_cli_json_open(&x->json, "args", '{');
+    mu_cli_json_text(&x->json, "status", muster_status_name(e->status));
+    mu_cli_json_text(&x->json, "result", object);
+    mu_cli_json_close(&x->json, '}');
+    mu_cli_json_close(&x->json, '}');
+}
+
 static void put_instant(struct export *x, const struct mu_traced *e)
 {
     int32_t task = e->object < x->segment->num_tasks ? (int32_t)e->object : -1;
@@ -165,6 +182,8 @@ static void put_all(struct export *x, unsigned char *seen, FILE *out)
     for (size_t i = 0; i < t->num_events; i++)
         if (t->events[i].kind == MU_TRACE_STATE || t->events[i].kind == MU_TRACE_DEATH)
             put_instant(x, &t->events[i]);
+        else if (t->events[i].kind == MU_TRACE_CALL && t->events[i].value <= t->events[i].time_ns)
+            put_call(x, &t->events[i]);
     mu_cli_json_close(&x->json, ']');
     mu_cli_json_close(&x->json, '}');
     mu_cli_json_end(&x->json);
