@@ -93,6 +93,17 @@ struct mu_agent_ray {
 #define MU_AGENT_RAY_KEY       "muster/ray"
 #define MU_AGENT_RAY_HOSTS_KEY "muster/ray-hosts"
 
+/* TensorFlow's master: session/session.h. */
+struct mu_agent_tf {
+    const char *address;       /* "127.0.0.1:2222" */
+    const char *workers;       /* "HOST:PORT,...": servers of WorkerService that others run; NULL: an executor a task */
+    const char *jobs;          /* "ps:1,worker:2": the tasks' names, in order; NULL: one job */
+    const char *libtensorflow; /* for executors; NULL: found */
+    int insecure;              /* at an address that other machines reach */
+};
+/* "ADDRESS sessions N running N steps N failed N executors N of N", and behind that a line a session. */
+#define MU_AGENT_TF_KEY "muster/tf"
+
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
 
 /* What MPI programs find in their environment. */
@@ -134,6 +145,7 @@ struct mu_agent_options {
     const struct mu_agent_ray *ray;             /* NULL: nor is Ray's */
     uint32_t workers;                           /* beside the tasks; 0: none */
     char *const *worker_argv;                   /* what one is; NULL: 'muster worker' */
+    const struct mu_agent_tf *tf;               /* NULL: nor is TensorFlow's master */
     enum mu_agent_mpi mpi;
     /* Prints the state of every task; at the timeout. NULL: nothing is printed. */
     void (*report)(struct muster *muster, FILE *out);
@@ -144,7 +156,7 @@ int mu_agent_run(const struct mu_agent_options *options);
 
 /* Where services listen; NULL of what is not served. */
 struct mu_agent_addresses {
-    const char *grpc, *tcpstore, *mindspore, *ray;
+    const char *grpc, *tcpstore, *mindspore, *ray, *tf;
 };
 
 /*

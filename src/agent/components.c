@@ -11,8 +11,8 @@ const struct mu_component *const mu_components[MU_COMPONENT_COUNT] = {
     [MU_COMPONENT_METRICS] = &mu_metrics_component,   [MU_COMPONENT_COORDINATION] = &mu_coordination_component,
     [MU_COMPONENT_GRPC] = &mu_grpc_component,         [MU_COMPONENT_TCPSTORE] = &mu_tcpstore_component,
     [MU_COMPONENT_RAY] = &mu_ray_component,           [MU_COMPONENT_MINDSPORE] = &mu_mindspore_component,
-    [MU_COMPONENT_WORKERS] = &mu_workers_component,   [MU_COMPONENT_NOTES] = &mu_notes_component,
-    [MU_COMPONENT_MPI] = &mu_mpi_component,           [MU_COMPONENT_PMIX] = &mu_pmix_component,
-    [MU_COMPONENT_HEALTH] = &mu_health_component,     [MU_COMPONENT_SIGHTS] = &mu_sights_component,
-    [MU_COMPONENT_GATHER] = &mu_gather_component,
+    [MU_COMPONENT_WORKERS] = &mu_workers_component,   [MU_COMPONENT_SESSION] = &mu_session_component,
+    [MU_COMPONENT_NOTES] = &mu_notes_component,       [MU_COMPONENT_MPI] = &mu_mpi_component,
+    [MU_COMPONENT_PMIX] = &mu_pmix_component,         [MU_COMPONENT_HEALTH] = &mu_health_component,
+    [MU_COMPONENT_SIGHTS] = &mu_sights_component,     [MU_COMPONENT_GATHER] = &mu_gather_component,
 };

@@ -161,7 +161,7 @@ static bool joins_late(const struct mu_agent *agent)
     const struct mu_agent_options *options = agent->options;
 
     return agent->num_tasks && options->num_apps && !options->hosts && !options->metrics &&
-           !mu_agent_has_coord(agent) && !options->ray && !options->survive && !options->trace_events &&
+           !mu_agent_has_coord(agent) && !options->ray && !options->tf && !options->survive && !options->trace_events &&
            !options->restart_tasks && options->mpi < MU_AGENT_MPI_PMIX;
 }
 

@@ -25,7 +25,7 @@
  * exposition.c  what Prometheus is told (in metrics/: metrics.c, connection.c, address.c, text.c; rpc/http.c)
  * coord.c, grpc.c  the engine, which the servers of clients ask; the coordination service for JAX and TensorFlow
  * tcpstore.c PyTorch's store; mindspore.c, ray.c: schedulers of MindSpore and Ray
- * notes.c    what is served where, for people; workers.c: workers beside the tasks
+ * notes.c    what is served where, for people; workers.c: workers beside the tasks; session.c: TensorFlow's master
  * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi/wait.c, mpi/folder.c, mpi/unserved.c)
  * pmix.c     PMIx for the tasks, by libpmix
  * health.c   errors of GPUs (with health/watch.c, health/uses.c, health/words.c)
@@ -208,15 +208,14 @@ void mu_agent_look_pausing(struct mu_agent *agent);
 
 extern const struct mu_component mu_observer_component, mu_hosts_component, mu_metrics_component,
     mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_ray_component, mu_mindspore_component,
-    mu_workers_component, mu_notes_component, mu_mpi_component, mu_pmix_component, mu_health_component,
-    mu_sights_component, mu_gather_component;
+    mu_workers_component, mu_session_component, mu_notes_component, mu_mpi_component, mu_pmix_component,
+    mu_health_component, mu_sights_component, mu_gather_component;
 
 /* ---- exposition.c ---- */
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
 int mu_agent_serve_metrics(struct mu_agent *agent);
 
 /* ---- agent.c ---- */
-/* 0, or -1 with the reason said: then nothing is left to be given back. */
 int mu_agent_init(struct mu_agent *agent, const struct mu_agent_options *options,
                   const struct mu_component *const *components);
 /* Signals, limits, the loop, the guard: what every launcher needs. 0, or -1 with the reason said. */
@@ -249,12 +248,14 @@ struct mu_coord *mu_agent_coord(const struct mu_agent *agent);
 /* Where clients on this machine find it: a listener at every address is here, too. */
 void mu_agent_find_way(const char *address, char *way, size_t size);
 
-/* ---- grpc.c, tcpstore.c, ray.c: where the tasks find what is served, where it listens; NULL: it is not served ---- */
+/* ---- grpc.c, tcpstore.c, ray.c, session.c: where the tasks find what is served, where it listens; NULL: it is not
+ * served ---- */
 const char *mu_agent_grpc_way(const struct mu_agent *agent);
 const char *mu_agent_grpc_address(const struct mu_agent *agent);
 const char *mu_agent_tcpstore_way(const struct mu_agent *agent);
 const char *mu_agent_tcpstore_address(const struct mu_agent *agent);
 const char *mu_agent_ray_address(const struct mu_agent *agent);
+const char *mu_agent_session_address(const struct mu_agent *agent);
 
 /* ---- sights.c ---- */
 /* A follower tells the leader's agent from now on what its tasks do; not any more; and anew, for it may not know. */
@@ -286,7 +287,6 @@ void mu_agent_mpi_waits(void *agent);
 /* Now: before a report. */
 void mu_agent_note_mpi_waits(struct mu_agent *agent);
 void mu_agent_stop_mpi_waits(struct mu_agent *agent);
-/* What our tasks have published, to the other hosts; `agent`: likewise. */
 void mu_agent_tell_mpi(void *agent, const void *bytes, size_t len);
 void mu_agent_hear_mpi(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
 

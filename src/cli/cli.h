@@ -74,6 +74,7 @@ enum mu_cli_option_id {
     MU_OPT_LABEL,
     MU_OPT_PTY,
     MU_OPT_LATENCY,
+    MU_OPT_LIBTENSORFLOW,
     MU_OPT_MAP_BY,
     MU_OPT_MATRIX,
     MU_OPT_MEMFD,
@@ -91,6 +92,7 @@ enum mu_cli_option_id {
     MU_OPT_OBJECTS,
     MU_OPT_ONCE,
     MU_OPT_ONLY,
+    MU_OPT_OPS,
     MU_OPT_OUTPUT,
     MU_OPT_PROTO,
     MU_OPT_RAY,
@@ -115,6 +117,10 @@ enum mu_cli_option_id {
     MU_OPT_TASKS,
     MU_OPT_TCPSTORE,
     MU_OPT_TCPSTORE_INSECURE,
+    MU_OPT_TF_INSECURE,
+    MU_OPT_TF_JOBS,
+    MU_OPT_TF_MASTER,
+    MU_OPT_TF_WORKERS,
     MU_OPT_THREADS,
     MU_OPT_TIMEOUT,
     MU_OPT_TRACE,
@@ -185,7 +191,7 @@ struct mu_cli_call {
 
 extern const struct mu_cli_verb mu_cli_run, mu_cli_serve, mu_cli_agent, mu_cli_status, mu_cli_top, mu_cli_kv,
     mu_cli_barrier, mu_cli_task, mu_cli_event, mu_cli_object, mu_cli_segment, mu_cli_worker, mu_cli_trace, mu_cli_topo,
-    mu_cli_bench, mu_cli_doctor, mu_cli_version, mu_cli_help;
+    mu_cli_bench, mu_cli_doctor, mu_cli_executor, mu_cli_version, mu_cli_help;
 /* All of them, ended by NULL. */
 extern const struct mu_cli_verb *const mu_cli_verbs[];
 

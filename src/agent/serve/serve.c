@@ -25,7 +25,8 @@ static enum mu_agent_event serve_open(struct mu_agent *agent)
     agent->ready(agent->job, &(struct mu_agent_addresses){.grpc = mu_agent_grpc_address(agent),
                                                           .tcpstore = mu_agent_tcpstore_address(agent),
                                                           .mindspore = mu_agent_mindspore_address(agent),
-                                                          .ray = mu_agent_ray_address(agent)});
+                                                          .ray = mu_agent_ray_address(agent),
+                                                          .tf = mu_agent_session_address(agent)});
     return MU_ON_OPENED;
 }
 

@@ -71,7 +71,7 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
     int code;
 
     if (!address && (call->verb->is_command || call->values[MU_OPT_TCPSTORE] || call->values[MU_OPT_MINDSPORE] ||
-                     call->values[MU_OPT_RAY]))
+                     call->values[MU_OPT_RAY] || call->values[MU_OPT_TF_MASTER]))
         return grpc_refuse_others(call);
     *grpc = (struct mu_agent_grpc){
         .address = address && *address ? address : MU_CLI_GRPC_ADDRESS,

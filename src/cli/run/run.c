@@ -5,6 +5,7 @@
 #include "cli/run/run.h"
 #include "cli/run/mindspore.h"
 #include "cli/run/ray.h"
+#include "cli/run/tf.h"
 #include "cli/run/tcpstore.h"
 #include "cli/run/workers.h"
 
@@ -386,10 +387,9 @@ int mu_cli_job_take(struct mu_cli_call *call, struct mu_cli_job *job,
     options->apps = job->apps.list;
     options->num_apps = job->apps.count;
     options->num_tasks = job->local_tasks = job->apps.num_tasks;
-    if (!code)
-        code = mu_cli_check_tcpstore(call, options);
-    if (!code)
-        code = mu_cli_check_mindspore(call, options);
+    code = code ? code : mu_cli_check_tcpstore(call, options);
+    code = code ? code : mu_cli_check_mindspore(call, options);
+    code = code ? code : mu_cli_check_tf(call, options);
     if (!code && place)
         code = place(call, job);
     if (!code)
@@ -412,16 +412,17 @@ static int run_run(struct mu_cli_call *call)
     struct mu_agent_ray ray = {.address = NULL};
     struct mu_agent_mindspore mindspore = {.address = NULL};
     struct mu_cli_workers workers = {.text = NULL};
+    struct mu_agent_tf tf = {.address = NULL};
     int code = mu_cli_take_grpc(call, &grpc, &job.options);
 
     if (!code)
         code = mu_cli_take_tcpstore(call, &store, &job.options);
-    if (!code)
-        code = mu_cli_take_ray(call, &ray, &job.options);
+    code = code ? code : mu_cli_take_ray(call, &ray, &job.options);
     if (!code)
         code = mu_cli_take_mindspore(call, &mindspore, &job.options);
     if (!code)
         code = mu_cli_take_workers(call, &workers, &job.options);
+    code = code ? code : mu_cli_take_tf(call, &tf, &job.options);
     if (!code)
         code = mu_cli_hosts_take(call, &job, &hosts);
     if (!code)
@@ -475,6 +476,7 @@ static const struct mu_cli_option run_options[] = {
     MU_CLI_RAY_OPTIONS,
     MU_CLI_MINDSPORE_OPTIONS,
     MU_CLI_WORKERS_OPTIONS,
+    MU_CLI_TF_OPTIONS,
     MU_CLI_MPI,
     {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", NULL, "keep the last events of each thread (4096) for 'muster trace'"},
     {MU_OPT_ENV, 0, "env", "K=V", NULL, "set a variable for the tasks; may be repeated"},

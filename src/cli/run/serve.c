@@ -11,6 +11,7 @@
 #include "cli/run/ray.h"
 #include "cli/run/run.h"
 #include "cli/run/tcpstore.h"
+#include "cli/run/tf.h"
 
 static int print_json;
 static const struct mu_cli_call *serving;
@@ -32,6 +33,8 @@ static void ready_lines_print(const char *job, const struct mu_agent_addresses *
             mu_cli_json_text(&json, "mindspore", at->mindspore);
         if (at->ray)
             mu_cli_json_text(&json, "ray", at->ray);
+        if (at->tf)
+            mu_cli_json_text(&json, "tf", at->tf);
         mu_cli_json_unsigned(&json, "pid", (uint64_t)getpid());
         mu_cli_json_close(&json, '}');
         mu_cli_json_end(&json);
@@ -44,6 +47,8 @@ static void ready_lines_print(const char *job, const struct mu_agent_addresses *
             puts(at->mindspore);
         if (at->ray)
             puts(at->ray);
+        if (at->tf)
+            puts(at->tf);
     }
     mu_cli_finish(serving, 0);
 }
@@ -70,23 +75,23 @@ static int count_jobs(const struct mu_cli_call *call, const char *jobs, uint64_t
     }
 }
 
-/* only_ray: its drivers and workers need no number in the job. */
-static int serve_take_tasks(const struct mu_cli_call *call, const char *jobs, bool only_ray, uint32_t *ret_tasks)
+/* is_free: no client of what is served needs a number in the job. */
+static int serve_take_tasks(const struct mu_cli_call *call, const char *jobs, bool is_free, uint32_t *ret_tasks)
 {
     const char *text = call->values[MU_OPT_TASKS];
-    uint64_t number = only_ray, counted = 0;
+    uint64_t number = is_free, counted = 0;
     int code = jobs ? count_jobs(call, jobs, &counted) : 0;
 
     if (code)
         return code;
-    if (!text && !jobs && !only_ray)
+    if (!text && !jobs && !is_free)
         return mu_cli_usage(call, "say --tasks N: no client tells how many there are");
     if (text && (mu_cli_parse_unsigned(text, MU_AGENT_TASKS_MAX, &number) || number == 0))
         return mu_cli_wrong(call, MU_OPT_TASKS, text, "is no number of tasks from 1 to %u", MU_AGENT_TASKS_MAX);
     if (text && jobs && number != counted)
         return mu_cli_usage(call, "--tasks %llu, but --jobs %s are %llu", (unsigned long long)number, jobs,
                             (unsigned long long)counted);
-    number = text || only_ray ? number : counted;
+    number = text || is_free ? number : counted;
     if (number > MU_AGENT_TASKS_MAX)
         return mu_cli_usage(call, "--jobs %s are more than %u tasks", jobs, MU_AGENT_TASKS_MAX);
     *ret_tasks = (uint32_t)number;
@@ -99,6 +104,7 @@ static int serve_run(struct mu_cli_call *call)
     struct mu_agent_tcpstore store = {.address = NULL};
     struct mu_agent_ray ray = {.address = NULL};
     struct mu_agent_mindspore mindspore = {.address = NULL};
+    struct mu_agent_tf tf = {.address = NULL};
     struct mu_agent_options options = {.job = call->values[MU_OPT_JOB], .stdin_to = MU_AGENT_STDIN_NONE};
     int code;
 
@@ -112,6 +118,8 @@ static int serve_run(struct mu_cli_call *call)
     mindspore.once = grpc.once && !options.grpc;
     if (!code)
         code = mu_cli_take_ray(call, &ray, &options);
+    if (!code)
+        code = mu_cli_take_tf(call, &tf, &options);
     if (!code && !options.grpc && (grpc.jobs || (grpc.once && !options.mindspore)))
         code = mu_cli_usage(call, "--%s with --%s needs --grpc: it is about that", grpc.jobs ? "jobs" : "once",
                             options.tcpstore    ? "tcpstore"
@@ -120,11 +128,15 @@ static int serve_run(struct mu_cli_call *call)
     if (!code && options.mindspore && !call->values[MU_OPT_TASKS] && mu_cli_mindspore_tasks())
         options.num_tasks = mu_cli_mindspore_tasks();
     else if (!code)
-        code =
-            serve_take_tasks(call, grpc.jobs, options.ray && !options.grpc && !options.tcpstore && !options.mindspore,
-                             &options.num_tasks);
+        code = serve_take_tasks(call, grpc.jobs,
+                                (options.ray || options.tf) && !options.grpc && !options.tcpstore && !options.mindspore,
+                                &options.num_tasks);
     if (!code)
         code = mu_cli_check_mindspore(call, &options);
+    if (!code && options.tf && !tf.workers)
+        code =
+            mu_cli_usage(call, "--tf-master here needs --tf-workers HOST:PORT,...: the servers that it drives; 'muster "
+                               "run --tf-master' starts some");
     if (!code)
         code = mu_cli_take_segment(call, options.num_tasks, &options);
     if (!code)
@@ -148,6 +160,8 @@ static const struct mu_cli_option serve_options[] = {
     MU_CLI_TCPSTORE_OPTIONS,
     MU_CLI_RAY_OPTIONS,
     MU_CLI_MINDSPORE_OPTIONS,
+    MU_CLI_TF_OPTIONS,
+    {MU_OPT_TF_WORKERS, 0, "tf-workers", "LIST", NULL, "the servers that it drives, at HOST:PORT,..."},
     MU_CLI_METRICS,
     MU_CLI_SEGMENT_OPTIONS,
     MU_CLI_JSON,
