@@ -99,6 +99,7 @@ struct mu_agent_tf {
     const char *workers;       /* "HOST:PORT,...": servers of WorkerService that others run; NULL: an executor a task */
     const char *jobs;          /* "ps:1,worker:2": the tasks' names, in order; NULL: one job */
     const char *libtensorflow; /* for executors; NULL: found */
+    int own_kernels;           /* no executors but muster's own kernels, in the agent: session/inner.h */
     int insecure;              /* at an address that other machines reach */
 };
 /* "ADDRESS sessions N running N steps N failed N executors N of N", and behind that a line a session. */

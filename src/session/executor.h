@@ -73,7 +73,8 @@ struct mu_executor_run {
 
 /* A kind of executor. NULL as `done`: nobody wants to know. A call that cannot be begun is done with its reason. */
 struct mu_executor_kind {
-    const char *name; /* for people */
+    const char *name;   /* for people */
+    const char *remedy; /* where an op is not in its lists, for people; NULL: none */
     /* What ops and kernels there are: OpList, KernelList. They are valid as long as the executor is. False: unknown. */
     bool (*lists)(struct mu_executor *executor, struct mu_executor_bytes *ret_ops,
                   struct mu_executor_bytes *ret_kernels);

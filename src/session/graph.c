@@ -119,6 +119,9 @@ static bool node_add(struct mu_ss_graph *g, Mu__Graph__NodeDef *def, uint32_t be
         n.op = function_find(g, def->op);
         n.is_function = n.op != NULL;
     }
+    if (!n.op && g->ops->remedy)
+        return mu_ss_fail(error, MUSTER_UNIMPLEMENTED, "Op type not registered '%s' in binary running on this host: %s",
+                          def->op, g->ops->remedy);
     if (!n.op)
         return mu_ss_fail(error, MUSTER_NOT_FOUND,
                           "Op type not registered '%s' in binary running on this job's executors. Make sure the Op and "

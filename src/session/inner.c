@@ -244,6 +244,8 @@ static void on_idle(uv_idle_t *idle)
 
 static const struct mu_executor_kind local_kind = {
     .name = "muster's own kernels",
+    .remedy = "muster's own kernels are few; TensorFlow's run under 'muster run --tf-master', found by --libtensorflow, "
+              "or elsewhere, by --tf-workers",
     .lists = local_lists,
     .devices = local_devices,
     .create_session = local_create_session,

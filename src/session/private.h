@@ -77,6 +77,7 @@ struct mu_ss_ops {
     const Mu__Graph__OpDef **ops; /* by name */
     const Mu__Graph__KernelDef **kernels;
     size_t num_ops, num_kernels;
+    const char *remedy; /* where an op is missing; NULL: none */
 };
 /* NULL: these are no such lists. */
 struct mu_ss_ops *mu_ss_ops_new(struct mu_executor_bytes ops, struct mu_executor_bytes kernels);

@@ -55,6 +55,8 @@ static void ops_ask(struct mu_master *service)
 
         if (e && e->kind->lists && e->kind->lists(e, &ops, &kernels))
             service->ops = mu_ss_ops_new(ops, kernels);
+        if (service->ops)
+            service->ops->remedy = e->kind->remedy;
     }
 }
 

@@ -18,6 +18,7 @@
 
 #include "agent/private.h"
 #include "base/process.h"
+#include "session/inner.h"
 
 #define RESTARTS_MAX 16u
 #define PREFIX       8u /* of a list of ops: its length */
@@ -38,6 +39,7 @@ struct session_state {
     pid_t ops_pid;
     int ops_fd; /* what it writes */
     int is_ending;
+    struct mu_inner *inner; /* muster's own kernels; NULL: others' */
     char way[64];
     struct mu_account tensors; /* what is held for clients: what they feed and fetch is long */
 };
@@ -96,6 +98,27 @@ static uint32_t words_count(const char *list)
     for (; *list; list++)
         count += *list == ',';
     return count;
+}
+
+/* The tasks of --tf-jobs; without: one. */
+static uint32_t jobs_count(const char *jobs)
+{
+    uint32_t count = 0;
+
+    for (; jobs; jobs = strchr(jobs, ','), jobs = jobs ? jobs + 1 : NULL)
+        count += jobs[strcspn(jobs, ",:")] == ':' ? (uint32_t)strtoul(jobs + strcspn(jobs, ":") + 1, NULL, 10) : 1;
+    return count ? count : 1;
+}
+
+static int inner_open(struct mu_agent *agent)
+{
+    struct session_state *state = session_state(agent);
+
+    state->inner = mu_inner_new(&agent->loop, 0);
+    for (uint32_t i = 0; state->inner && i < state->count; i++)
+        if (!(state->executors[i] = mu_inner_executor(state->inner, state->jobs[i], state->numbers[i])))
+            return -1;
+    return state->inner ? 0 : -1;
 }
 
 static enum muster_status executor_open(struct mu_agent *agent, uint32_t i, const char *address)
@@ -313,14 +336,18 @@ static int executors_begin(struct mu_agent *agent)
     char one[40];
 
     state->count = tf->workers ? words_count(tf->workers) : agent->local_tasks;
+    if (tf->own_kernels && (tf->jobs || agent->options->num_apps == 0))
+        state->count = jobs_count(tf->jobs);
     state->executors = calloc(state->count + 1, sizeof(struct mu_executor *));
-    snprintf(one, sizeof one, "worker:%u", state->count);
+    snprintf(one, sizeof one, "%s:%u", tf->own_kernels && state->count == 1 ? "local" : "worker", state->count);
     if (!state->executors)
         return -1;
     if ((tf->jobs || !tf->workers) && jobs_take(state, tf->jobs ? tf->jobs : one)) {
         mu_agent_say("--tf-jobs %s are not the %u tasks", tf->jobs ? tf->jobs : one, state->count);
         return -1;
     }
+    if (tf->own_kernels)
+        return inner_open(agent);
     return tf->workers ? servers_open(agent, tf->workers) : 0;
 }
 
@@ -353,7 +380,7 @@ static int session_begin(struct mu_agent *agent)
         .account = agent->options->client_bytes ? &agent->clients : &state->tensors,
         .executors = state->executors,
         .num_executors = state->count,
-        .awaits_ops = true,
+        .awaits_ops = !tf->own_kernels,
         .said = on_master_said,
         .arg = agent,
     };
@@ -362,6 +389,8 @@ static int session_begin(struct mu_agent *agent)
         return -1;
     }
     mu_agent_find_way(mu_master_address(state->master), state->way, sizeof state->way);
+    if (tf->own_kernels)
+        return 0;
     ops_ask(agent);
     state->processes = tf->workers ? NULL : calloc(state->count + 1, sizeof *state->processes);
     for (uint32_t i = 0; state->processes && i < state->count; i++)
@@ -409,13 +438,14 @@ static void session_ending(struct mu_agent *agent, int killed)
     session_state(agent)->is_ending = 1;
 }
 
-static void on_session_stopped(void *arg)
+static void on_executors_closed(void *arg)
 {
     struct mu_agent *agent = arg;
     struct session_state *state = session_state(agent);
 
     for (uint32_t i = 0; i < state->count; i++) {
-        mu_executor_remote_close(state->executors[i]);
+        if (!state->inner)
+            mu_executor_remote_close(state->executors[i]);
         free(state->jobs ? state->jobs[i] : NULL);
     }
     for (uint32_t i = 0; i < state->num_retired; i++)
@@ -427,6 +457,16 @@ static void on_session_stopped(void *arg)
     free(state->numbers);
     *state = (struct session_state){.ops_fd = -1};
     agent->stopping--;
+}
+
+static void on_session_stopped(void *arg)
+{
+    struct session_state *state = session_state(arg);
+
+    if (state->inner)
+        mu_inner_free(state->inner, on_executors_closed, arg);
+    else
+        on_executors_closed(arg);
 }
 
 static void session_stop(struct mu_agent *agent)

@@ -133,10 +133,7 @@ static int serve_run(struct mu_cli_call *call)
                                 &options.num_tasks);
     if (!code)
         code = mu_cli_check_mindspore(call, &options);
-    if (!code && options.tf && !tf.workers)
-        code =
-            mu_cli_usage(call, "--tf-master here needs --tf-workers HOST:PORT,...: the servers that it drives; 'muster "
-                               "run --tf-master' starts some");
+    tf.own_kernels = !tf.workers;
     if (!code)
         code = mu_cli_take_segment(call, options.num_tasks, &options);
     if (!code)

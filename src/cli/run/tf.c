@@ -43,6 +43,8 @@ int mu_cli_take_tf(const struct mu_cli_call *call, struct mu_agent_tf *tf, struc
         .libtensorflow = call->values[MU_OPT_LIBTENSORFLOW],
         .insecure = call->values[MU_OPT_TF_INSECURE] != NULL,
     };
+    if (tf->libtensorflow && strcmp(tf->libtensorflow, "none") == 0)
+        tf->own_kernels = 1;
     if (tf->jobs && !jobs_are_well(tf->jobs))
         return mu_cli_usage(call, "--tf-jobs reads NAME:TASKS,..., as in ps:1,worker:2, not '%.60s'", tf->jobs);
     if (tf->workers && !*tf->workers)
