@@ -71,7 +71,7 @@ static void answers_give(struct mu_inner *local)
 
 /* ---- sessions and graphs ----------------------------------------------------------------------------------------- */
 
-static struct local_session *session_find(struct mu_executor *executor, const char *name)
+static struct local_session *inner_session_find(struct mu_executor *executor, const char *name)
 {
     struct local_session *session = ((struct local_executor *)executor)->sessions;
 
@@ -91,7 +91,7 @@ static struct local_graph *graph_find(struct local_session *session, const char 
 
 struct local_graph *mu_inner_graph_find(struct mu_executor *executor, const char *session, const char *graph)
 {
-    return graph_find(session_find(executor, session), graph);
+    return graph_find(inner_session_find(executor, session), graph);
 }
 
 static void graph_free(struct local_session *session, struct local_graph *graph)
@@ -161,7 +161,7 @@ static struct mu_executor_call *local_create_session(struct mu_executor *executo
 
 static void local_delete_session(struct mu_executor *executor, const char *name)
 {
-    struct local_session *session = session_find(executor, name);
+    struct local_session *session = inner_session_find(executor, name);
 
     if (!session)
         return;
@@ -175,7 +175,7 @@ static struct mu_executor_call *local_register(struct mu_executor *executor, con
                                                mu_executor_done *done, void *arg)
 {
     struct local_executor *local = (struct local_executor *)executor;
-    struct local_session *session = session_find(executor, asked->session);
+    struct local_session *session = inner_session_find(executor, asked->session);
     struct mu_executor_call *call = mu_inner_call_new(local->local, done, arg);
     struct local_graph *graph = calloc(1, sizeof *graph);
 
@@ -206,7 +206,7 @@ static struct mu_executor_call *local_register(struct mu_executor *executor, con
 
 static void local_deregister(struct mu_executor *executor, const char *name, const char *handle)
 {
-    struct local_session *session = session_find(executor, name);
+    struct local_session *session = inner_session_find(executor, name);
     struct local_graph *graph = graph_find(session, handle);
 
     if (graph)
@@ -244,8 +244,9 @@ static void on_idle(uv_idle_t *idle)
 
 static const struct mu_executor_kind local_kind = {
     .name = "muster's own kernels",
-    .remedy = "muster's own kernels are few; TensorFlow's run under 'muster run --tf-master', found by --libtensorflow, "
-              "or elsewhere, by --tf-workers",
+    .remedy =
+        "muster's own kernels are few; TensorFlow's run under 'muster run --tf-master', found by --libtensorflow, "
+        "or elsewhere, by --tf-workers",
     .lists = local_lists,
     .devices = local_devices,
     .create_session = local_create_session,

@@ -257,7 +257,7 @@ static void part_end_if_dropped(struct part *part)
         mu_inner_part_free(part);
 }
 
-static void part_run(struct part *part)
+static void inner_part_run(struct part *part)
 {
     enum mu_step_state is;
 
@@ -328,7 +328,7 @@ void mu_inner_line_run(struct mu_inner *local, uint32_t count)
         struct part *part = local->line;
 
         part_unline(part);
-        part_run(part);
+        inner_part_run(part);
     }
 }
 
