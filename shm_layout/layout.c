@@ -5,6 +5,7 @@
  * text and is stored in every segment, so that two builds which disagree about any offset, size or constant refuse
  * each other instead of misreading.
  */
+#include "shm_layout/members.h"
 #include "shm_layout/values.h"
 
 #define FIELD(type, field)                                                                                             \
@@ -98,6 +99,7 @@ static const struct {
     FIELD(mu_header, workers),
     FIELD(mu_header, queue_there),
     FIELD(mu_header, rescan),
+    FIELD(mu_header, members),
     FIELD(mu_header, state),
     FIELD(mu_header, epoch),
     FIELD(mu_header, cluster),
@@ -202,6 +204,25 @@ static const struct {
     FIELD(mu_cluster_root, first_error),
     FIELD(mu_cluster_root, errors),
     FIELD(mu_cluster_root, ended),
+    SIZE(mu_members),
+    FIELD(mu_members, epoch),
+    FIELD(mu_members, change),
+    FIELD(mu_members, deadline),
+    FIELD(mu_members, since),
+    FIELD(mu_members, phase),
+    FIELD(mu_members, outcome),
+    FIELD(mu_members, count),
+    FIELD(mu_members, least),
+    FIELD(mu_members, most),
+    FIELD(mu_members, flags),
+    FIELD(mu_members, roles),
+    FIELD(mu_members, text),
+    SIZE(mu_member_row),
+    FIELD(mu_member_row, rank),
+    FIELD(mu_member_row, next),
+    FIELD(mu_member_row, role),
+    FIELD(mu_member_row, flags),
+    FIELD(mu_member_row, attempt),
     SIZE(mu_area),
     FIELD(mu_area, arrived),
     FIELD(mu_area, wish),

@@ -18,8 +18,8 @@
 
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
-#define MU_LAYOUT_MAJOR 8u
-#define MU_LAYOUT_MINOR 1u
+#define MU_LAYOUT_MAJOR 9u
+#define MU_LAYOUT_MINOR 0u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -97,12 +97,13 @@ enum mu_block_type {
     MU_TYPE_TASKS = 5,   /* MU_TASKS_PER_BLOCK task records */
     MU_TYPE_TEXT = 6,    /* an error's message */
     MU_TYPE_EVENT = 7,
-    MU_TYPE_AREA = 8,    /* a group member's lines: written after publication */
-    MU_TYPE_OBJECT = 9,  /* root of an object of the tasks': struct mu_object_root, and marks */
-    MU_TYPE_BYTES = 10,  /* its bytes and metadata; its producer writes them until the object is sealed */
-    MU_TYPE_LEDGER = 11, /* of a process: records of the references that it holds; OWNED by its main slot */
-    MU_TYPE_EXTENT = 12, /* like MU_TYPE_BYTES, but the bytes lie in the arena: {first unit, units} */
-    MU_TYPE_BUNDLE = 13, /* what an object holds of others: counted references, then data: struct mu_bundle */
+    MU_TYPE_AREA = 8,     /* a group member's lines: written after publication */
+    MU_TYPE_OBJECT = 9,   /* root of an object of the tasks': struct mu_object_root, and marks */
+    MU_TYPE_BYTES = 10,   /* its bytes and metadata; its producer writes them until the object is sealed */
+    MU_TYPE_LEDGER = 11,  /* of a process: records of the references that it holds; OWNED by its main slot */
+    MU_TYPE_EXTENT = 12,  /* like MU_TYPE_BYTES, but the bytes lie in the arena: {first unit, units} */
+    MU_TYPE_MEMBERS = 14, /* the membership: struct mu_members, then a row a task */
+    MU_TYPE_BUNDLE = 13,  /* what an object holds of others: counted references, then data: struct mu_bundle */
 };
 
 /* Size classes in granules. A chunk belongs to one class for ever: memory is type-stable. */
@@ -291,7 +292,9 @@ struct mu_header {
     mu_a32 queue_there; /* 2816: 1: the queue's pages are committed */
     mu_a32 rescan;      /* 2820: 1: a call may be ready, or at an end, that is in no queue: a worker looks at all */
     uint8_t pad14[MU_LINE - 8];
-    uint8_t reserved2[MU_HEADER_SIZE - 2944];
+    mu_a64 members; /* 2944: object word of the membership; 0: the job has none */
+    uint8_t pad15[MU_LINE - 8];
+    uint8_t reserved2[MU_HEADER_SIZE - 3072];
 };
 /* Wanted: how often a free has cleared bits, 32; a bit a size class that was searched for everywhere in vain, and one
  * for the arena's runs, 31; whether somebody sleeps until one of them is cleared, 1. */

@@ -15,7 +15,7 @@
 #ifndef MUSTER_GROUP_H
 #define MUSTER_GROUP_H
 
-#include <muster/task.h>
+#include <muster/membership.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +36,15 @@ struct muster_group;
 MUSTER_API enum muster_status muster_group_create(struct muster *muster, const char *name, const int32_t *task_ids,
                                                   size_t count, size_t data_bytes, muster_deadline deadline,
                                                   struct muster_group **ret_group);
+
+/*
+ * The group of the members of an epoch, in the order of their roles and ranks; its name is "NAME@EPOCH". It fails at
+ * once, with MUSTER_UNAVAILABLE and the reason, when the epoch is over, and when a member has said that it is ready for
+ * a change; its successor is this call with the next epoch.
+ */
+MUSTER_API enum muster_status muster_group_of_epoch(struct muster *muster, const struct muster_membership *now,
+                                                    const char *name, size_t data_bytes, muster_deadline deadline,
+                                                    struct muster_group **ret_group);
 
 /* Leave the group; its memory goes with the last member. The other members' next wait fails. NULL is allowed. */
 MUSTER_API void muster_group_free(struct muster_group *group);

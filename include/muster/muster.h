@@ -16,6 +16,7 @@
 #include <muster/task.h>
 #include <muster/kv.h>
 #include <muster/barrier.h>
+#include <muster/membership.h>
 #include <muster/group.h>
 #include <muster/event.h>
 #include <muster/object.h>

@@ -314,6 +314,15 @@ static inline enum muster_status instance_barrier(struct muster_group *g, uint64
     return status;
 }
 
+/* The epoch that it is of is over, or members have left it: we do not arrive, so the instance fails. */
+static enum muster_status instance_refuse(struct muster_group *g, uint64_t instance)
+{
+    enum muster_status status = instance_settle(g, instance, 0, 0);
+
+    mu_exit_read();
+    return status;
+}
+
 /* Every collective: checks, and the instance's number. No slot is needed until the member sleeps. */
 static inline enum muster_status instance_begin(struct muster_group *g, size_t len, uint64_t *ret_instance)
 {
@@ -332,7 +341,10 @@ static inline enum muster_status instance_begin(struct muster_group *g, size_t l
         return mu_fail(MUSTER_FAILED_PRECONDITION, "group %s has failed before: make a new one", g->name);
     }
     *ret_instance = atomic_load_explicit(&g->instance, memory_order_relaxed) + 1; /* process-local */
-    return mu_enter_segment(g->muster);
+    status = mu_enter_segment(g->muster);
+    if (!status && g->members_epoch && mu_group_is_past(g))
+        return instance_refuse(g, *ret_instance);
+    return status;
 }
 
 enum muster_status muster_group_barrier(struct muster_group *group, muster_deadline deadline)

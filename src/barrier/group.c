@@ -10,6 +10,7 @@
 
 #include "barrier/meeting.h"
 #include "segment/file.h"
+#include "segment/members.h"
 #include "segment/wait.h"
 #include "sync/futex.h"
 
@@ -81,6 +82,11 @@ static enum muster_status group_entry_look(struct muster_group *g, struct mu_ctx
     g->proxy = r->proxy;
     if (status || is_whole(g, r) || (g->looked && g->epoch == epoch && g->there == r->there && r->left < 0))
         return status;
+    if (mu_group_is_past(g)) {
+        char past[MU_LIST_MAX];
+
+        return mu_fail(MUSTER_UNAVAILABLE, "group %s is not built: %s", g->name, mu_group_say_past(g, past));
+    }
     status = mu_roll_lost(g->muster->seg, g->name, r);
     g->looked = !status;
     g->epoch = epoch;
@@ -212,35 +218,21 @@ static enum muster_status group_build(struct muster_group *g, struct mu_ctx *ctx
     return status;
 }
 
-enum muster_status muster_group_create(struct muster *muster, const char *name, const int32_t *task_ids, size_t count,
-                                       size_t data_bytes, muster_deadline deadline, struct muster_group **ret_group)
+/* A group's place to be filled: of `size` members. */
+static enum muster_status group_new(struct muster *muster, const char *name, uint32_t size, size_t data_bytes,
+                                    struct muster_group **ret_group)
 {
-    struct muster_group *g;
-    struct mu_ctx *ctx;
-    uint32_t size;
-    enum muster_status status;
+    struct muster_group *g = calloc(1, sizeof *g);
 
-    if (!name || !*name || strlen(name) > MUSTER_GROUP_NAME_MAX)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "a group's name is 1 to %u bytes long", MUSTER_GROUP_NAME_MAX);
-    if (data_bytes > MUSTER_GROUP_DATA_MAX)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu bytes a member; %u is the most", data_bytes,
-                       MUSTER_GROUP_DATA_MAX);
-    status = mu_enter(muster, &ctx);
-    if (status)
-        return status;
-    size = (uint32_t)(count ? count : muster->seg->num_tasks);
-    g = calloc(1, sizeof *g);
-    if (g && count <= MUSTER_GROUP_SIZE_MAX && size <= MUSTER_GROUP_SIZE_MAX) {
+    if (g && size <= MUSTER_GROUP_SIZE_MAX) {
         g->members = calloc(size, sizeof *g->members);
         g->areas = calloc(size, sizeof *g->areas);
     }
     if (!g || !g->members || !g->areas) {
-        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "group %s: %zu members are too many, or there is no memory", name,
-                         count);
-        mu_exit(ctx);
         if (g)
             group_done(g);
-        return status;
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "group %s: %u members are too many, or there is no memory", name,
+                       size);
     }
     g->muster = muster;
     g->size = size;
@@ -248,14 +240,110 @@ enum muster_status muster_group_create(struct muster *muster, const char *name, 
     g->traced = muster->seg->trace != NULL;
     snprintf(g->name, sizeof g->name, "%s", name);
     snprintf(g->what, sizeof g->what, MU_GROUP_WAITS, MUSTER_GROUP_NAME_MAX, name);
-    status = take_members(g, count ? task_ids : NULL);
+    *ret_group = g;
+    return MUSTER_OK;
+}
+
+static enum muster_status check_create(const char *name, size_t data_bytes)
+{
+    if (!name || !*name || strlen(name) > MUSTER_GROUP_NAME_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "a group's name is 1 to %u bytes long", MUSTER_GROUP_NAME_MAX);
+    if (data_bytes > MUSTER_GROUP_DATA_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu bytes a member; %u is the most", data_bytes,
+                       MUSTER_GROUP_DATA_MAX);
+    return MUSTER_OK;
+}
+
+enum muster_status muster_group_create(struct muster *muster, const char *name, const int32_t *task_ids, size_t count,
+                                       size_t data_bytes, muster_deadline deadline, struct muster_group **ret_group)
+{
+    struct muster_group *g = NULL;
+    struct mu_ctx *ctx;
+    enum muster_status status = check_create(name, data_bytes);
+
+    if (status)
+        return status;
+    status = mu_enter(muster, &ctx);
+    if (status)
+        return status;
+    if (!count) {
+        task_ids = NULL;
+        count = muster->seg->num_tasks;
+    }
+    status = group_new(muster, name, count > UINT32_MAX ? UINT32_MAX : (uint32_t)count, data_bytes, &g);
+    if (!status)
+        status = take_members(g, task_ids);
     if (!status)
         status = group_build(g, ctx, deadline);
     mu_exit(ctx);
-    if (status)
-        group_done(g);
-    else
+    if (!status)
         *ret_group = g;
+    else if (g)
+        group_done(g);
+    return status;
+}
+
+/* The members of the epoch, in the order of their roles and ranks; at most `count`. */
+static enum muster_status epoch_members(struct muster_segment *seg, uint64_t epoch, int32_t *task_ids, uint32_t *count)
+{
+    struct mu_membership_copy c;
+    enum muster_status status = mu_membership_read(seg, &c);
+    uint32_t n = 0;
+
+    if (!status && c.head.epoch != epoch)
+        status = mu_fail(MUSTER_UNAVAILABLE, "the job is in epoch %llu, not %llu%s%s", (unsigned long long)c.head.epoch,
+                         (unsigned long long)epoch, c.head.text[0] ? ": " : "", c.head.text);
+    for (uint32_t role = 0; !status && role < MU_ROLES_MAX; role++) {
+        uint32_t first = n;
+
+        for (uint32_t i = 0; i < c.head.count; i++) {
+            const struct mu_member_row *row = &c.rows[i];
+
+            if (!(row->flags & MU_IS_MEMBER) || row->role != role)
+                continue;
+            if (first + row->rank < *count)
+                task_ids[first + row->rank] = (int32_t)i;
+            n++;
+        }
+    }
+    *count = n;
+    mu_membership_done(&c);
+    return status;
+}
+
+enum muster_status muster_group_of_epoch(struct muster *muster, const struct muster_membership *now, const char *name,
+                                         size_t data_bytes, muster_deadline deadline, struct muster_group **ret_group)
+{
+    char named[MUSTER_GROUP_NAME_MAX + 32];
+    int32_t task_ids[MUSTER_GROUP_SIZE_MAX];
+    uint32_t count = MUSTER_GROUP_SIZE_MAX;
+    struct muster_group *g = NULL;
+    struct mu_ctx *ctx;
+    enum muster_status status;
+
+    snprintf(named, sizeof named, "%.255s@%llu", name ? name : "", (unsigned long long)now->epoch);
+    status = check_create(name && *name ? named : name, data_bytes);
+    if (status)
+        return status;
+    status = mu_enter(muster, &ctx);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < MUSTER_GROUP_SIZE_MAX; i++)
+        task_ids[i] = -1; /* a place that two ranks of a damaged membership leave empty is no task */
+    status = epoch_members(muster->seg, now->epoch, task_ids, &count);
+    if (!status)
+        status = group_new(muster, named, count, data_bytes, &g);
+    if (!status)
+        status = take_members(g, task_ids);
+    if (!status) {
+        g->members_epoch = now->epoch;
+        status = group_build(g, ctx, deadline);
+    }
+    mu_exit(ctx);
+    if (!status)
+        *ret_group = g;
+    else if (g)
+        group_done(g);
     return status;
 }
 

@@ -32,6 +32,7 @@ struct muster_group {
     bool looked;    /* at epoch `epoch` no member was lost */
     uint32_t there; /* members, then; while it is built */
     uint32_t epoch;
+    uint64_t members_epoch, members_word; /* of an epoch of the job's membership: which; and that as last looked at */
     uint64_t generation;
     struct mu_key key; /* of the entry */
     char name[MUSTER_GROUP_NAME_MAX + 1];
@@ -57,6 +58,10 @@ bool mu_group_close(struct muster_group *g, uint64_t instance, uint64_t reason);
 /* group_fault.c */
 enum muster_status mu_group_report(struct muster_group *g, uint64_t instance);
 bool mu_group_has_lost(struct muster_group *g, uint32_t epoch);
+/* It is of an epoch, and that is over, or a member has left its steps for a change of it. */
+bool mu_group_is_past(struct muster_group *g);
+/* "it is of epoch 3, and the job in epoch 4: task 2 (...) is lost"; "" where it is not past. Returns `text`. */
+const char *mu_group_say_past(const struct muster_group *g, char text[MU_LIST_MAX]);
 
 /* What an arrival word says of an instance. */
 static inline bool mu_has_arrived(uint64_t w, uint64_t instance)

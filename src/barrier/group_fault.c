@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "barrier/group.h"
+#include "segment/members.h"
 
 /* In error, gone, or another process by now. */
 static bool is_lost(const struct muster_group *g, const struct mu_group_member *m, const struct mu_task_record *r)
@@ -54,13 +55,56 @@ static void name_culprits(struct muster_group *g, uint64_t instance, char *text,
     }
 }
 
+/* A member has said that it is ready for a change: it makes no step of this epoch any more. */
+static bool is_left(const struct muster_group *g)
+{
+    struct mu_membership_copy c;
+    bool left = mu_membership_read(g->muster->seg, &c) == MUSTER_OK && mu_membership_count(&c, MU_IS_READY) > 0;
+
+    mu_membership_done(&c);
+    return left;
+}
+
+bool mu_group_is_past(struct muster_group *g)
+{
+    struct mu_members h;
+    uint64_t word;
+
+    /* relaxed: pairs with the commit of the membership; an epoch's end wakes the waiters besides */
+    if (!g->members_epoch || mu_word_same(mu_load_relaxed(&g->muster->seg->header->members), g->members_word) ||
+        mu_membership_look(g->muster->seg, &h, &word))
+        return false;
+    if (h.epoch != g->members_epoch || (h.phase != MUSTER_PHASE_STEADY && is_left(g)))
+        return true;
+    g->members_word = word;
+    return false;
+}
+
+const char *mu_group_say_past(const struct muster_group *g, char text[MU_LIST_MAX])
+{
+    unsigned long long own = g->members_epoch;
+    struct mu_members h;
+    uint64_t word;
+
+    text[0] = 0;
+    if (!own || mu_membership_look(g->muster->seg, &h, &word))
+        return text;
+    if (h.epoch != own)
+        snprintf(text, MU_LIST_MAX, "it is of epoch %llu, and the job is in epoch %llu%s%s: make its successor", own,
+                 (unsigned long long)h.epoch, h.text[0] ? ", for " : "", h.text);
+    else if (h.phase != MUSTER_PHASE_STEADY)
+        snprintf(text, MU_LIST_MAX, "it is of epoch %llu, which members have left for change %llu", own,
+                 (unsigned long long)h.change);
+    return text;
+}
+
 /*
  * The sentence for a failed instance: which member, and why. The code is that of the first closed: the same for all
  * members. In a group that spans hosts, that of the proxy, which is last.
  */
 enum muster_status mu_group_report(struct muster_group *g, uint64_t instance)
 {
-    char names[512];
+    char names[512], past[MU_LIST_MAX];
     bool timeout = false, unknown = false;
 
     for (uint32_t i = g->spans ? g->num_waits - 1 : 0; i < g->num_waits; i++) {
@@ -74,6 +118,9 @@ enum muster_status mu_group_report(struct muster_group *g, uint64_t instance)
     }
     name_culprits(g, instance, names, sizeof names);
     g->failed = true;
+    if (!timeout && mu_group_say_past(g, past)[0])
+        return mu_fail(MUSTER_UNAVAILABLE, "group %s failed at its instance %llu: %s", g->name,
+                       (unsigned long long)instance, past);
     return mu_fail(timeout ? MUSTER_DEADLINE_EXCEEDED : MUSTER_UNAVAILABLE,
                    "group %s failed at its instance %llu: %s%s", g->name, (unsigned long long)instance, names,
                    unknown ? "; that host had the last word, and may have let its members pass" : "");
@@ -89,6 +136,8 @@ bool mu_group_has_lost(struct muster_group *g, uint32_t epoch)
 
     if (g->looked && g->epoch == epoch)
         return false;
+    if (mu_group_is_past(g))
+        return true;
     for (uint32_t i = 0; i < g->size; i++) {
         struct mu_task_record r;
         struct mu_cluster cluster;

@@ -206,6 +206,7 @@ static bool audit_walk(struct mu_auditor *a, enum mu_audit_how how)
     memset(a->sum, 0, sizeof *a->sum);
     check_slots(a);
     check_object(a, &seg->header->cluster, "cluster", 0, 0);
+    check_object(a, &seg->header->members, "membership", 0, 0);
     for (uint32_t i = 0; i < seg->num_cells; i++)
         check_object(a, &seg->cells[i], "cell", i, seg->num_cells - 1);
     a->sum->keys = 0; /* only the store's count */

@@ -50,10 +50,11 @@ static bool is_named(const struct muster_segment *seg, uint32_t index, uint32_t 
 /* Is it reachable from anywhere right now? The slow and certain way, for suspects. */
 static bool is_reached(const struct muster_segment *seg, uint64_t ref)
 {
-    const mu_a64 *const rows[] = {seg->buckets, seg->cells, seg->events, seg->objects, &seg->header->cluster};
-    const uint32_t counts[] = {seg->num_buckets, seg->num_cells, seg->num_events, mu_objects_high(seg), 1};
+    const mu_a64 *const rows[] = {seg->buckets,          seg->cells,           seg->events, seg->objects,
+                                  &seg->header->cluster, &seg->header->members};
+    const uint32_t counts[] = {seg->num_buckets, seg->num_cells, seg->num_events, mu_objects_high(seg), 1, 1};
 
-    for (int k = 0; k < 5; k++)
+    for (int k = 0; k < 6; k++)
         for (uint32_t i = 0; i < counts[k]; i++)
             if (MU_WORD_INDEX(mu_load_relaxed(&rows[k][i])) && mu_object_reaches(seg, &rows[k][i], ref)) /* a look */
                 return true;

@@ -50,7 +50,7 @@ mu_a64 *mu_slot_object(const struct muster_segment *seg, uint64_t offset)
     uint64_t buckets = mu_offset_of(seg, seg->buckets), cells = mu_offset_of(seg, seg->cells);
     uint64_t events = mu_offset_of(seg, seg->events);
     uint64_t objects = mu_offset_of(seg, seg->objects);
-    bool known = offset == offsetof(struct mu_header, cluster) ||
+    bool known = offset == offsetof(struct mu_header, cluster) || offset == offsetof(struct mu_header, members) ||
                  (offset >= objects && offset < objects + mu_objects_high(seg) * 8ull) ||
                  (offset >= buckets && offset < buckets + seg->num_buckets * 8ull) ||
                  (offset >= cells && offset < cells + seg->num_cells * 8ull) ||

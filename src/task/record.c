@@ -17,6 +17,7 @@
 #include "segment/stats.h"
 #include "segment/trace.h"
 #include "task/guest.h"
+#include "segment/members.h"
 #include "task/task.h"
 
 struct failure {
@@ -65,8 +66,11 @@ enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, uint64_t inca
                                 enum muster_status code, enum muster_cause cause, const char *text)
 {
     struct failure f = {event, code, cause, text, 0, incarnation, NULL, false};
+    enum muster_status status = task_fail(ctx, task, &f);
 
-    return task_fail(ctx, task, &f);
+    if (!status)
+        mu_membership_follow(ctx);
+    return status;
 }
 
 /* Note the death in the trace: once, by the thread that marked the slot. */
@@ -108,8 +112,10 @@ uint32_t mu_task_scavenge(struct mu_ctx *ctx)
 {
     uint32_t n = mu_scavenge(ctx, on_death, NULL);
 
-    if (n)
+    if (n) {
         mu_count(&ctx->own->burials, n);
+        mu_membership_follow(ctx);
+    }
     return n;
 }
 
@@ -257,8 +263,11 @@ static bool unregister_record(struct mu_task_change *c)
 enum muster_status mu_task_unregister(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)
 {
     struct task_departure d = {incarnation};
+    enum muster_status status = mu_cluster_edit(ctx, task, unregister_record, &d);
 
-    return mu_cluster_edit(ctx, task, unregister_record, &d);
+    if (!status)
+        mu_membership_follow(ctx);
+    return status;
 }
 
 static void words_for(int wait_status, char *text, size_t size)
@@ -358,6 +367,8 @@ enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint
     status = mu_cluster_edit(ctx, (uint32_t)task_id, end_record, &e);
     if (!status && e.f.fits)
         mu_count(&ctx->own->deaths, 1);
+    if (!status)
+        mu_membership_follow(ctx);
     mu_exit(ctx);
     return status;
 }

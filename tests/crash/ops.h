@@ -6,7 +6,7 @@
 
 #include "world.h"
 
-enum kind { KV, TASK, SLOT, BARRIER, GROUP, EVENT, TOPOLOGY, OBJECT, CALL, PS, QUEUE, KINDS };
+enum kind { KV, TASK, SLOT, BARRIER, GROUP, EVENT, TOPOLOGY, OBJECT, CALL, PS, QUEUE, MEMBERS, KINDS };
 
 struct op {
     const char *name;

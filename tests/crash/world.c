@@ -409,6 +409,24 @@ static void see_tasks(struct muster *m)
         crash_bad("error wait: %s", muster_last_error());
 }
 
+static void see_members(struct muster *m)
+{
+    struct muster_membership now;
+    struct muster_member members[TASKS];
+    size_t count = 0;
+    enum muster_status status = muster_membership_read(m, &now, members, TASKS, &count);
+
+    if (status == MUSTER_FAILED_PRECONDITION)
+        return;
+    if (status)
+        return crash_bad("the membership: %s", muster_last_error());
+    end = add(end, "epoch %llu change %llu phase %d outcome %d '%s'\n", (unsigned long long)now.epoch,
+              (unsigned long long)now.change, now.phase, now.outcome, now.text);
+    for (size_t i = 0; i < count; i++)
+        end = add(end, "member %d flags %u rank %d next %d\n", members[i].task_id, members[i].flags, members[i].rank,
+                  members[i].next_rank);
+}
+
 void crash_observe(struct muster *m, bool with_outcomes)
 {
     struct muster_kv_list *list;
@@ -433,6 +451,7 @@ void crash_observe(struct muster *m, bool with_outcomes)
     end += strlen(board->seen + end);
     see_events(m);
     see_tasks(m);
+    see_members(m);
     if (muster_barrier_list(m, see_barrier, NULL))
         crash_bad("cannot list the barriers: %s", muster_last_error());
 }

@@ -28,7 +28,7 @@ FLOOR = {
     "cli": 8,
 }
 PUBLIC = {
-    "status": "base", "segment": "segment", "stats": "segment", "task": "task", "kv": "kv", "barrier": "barrier", "group": "barrier",
+    "status": "base", "segment": "segment", "stats": "segment", "task": "task", "membership": "task", "kv": "kv", "barrier": "barrier", "group": "barrier",
     "event": "event", "topology": "topology", "nccl": "accel", "stream": "accel", "object": "object", "schedule": "schedule", "ps": "ps",
     "queue": "queue",
     "bridge": "bridge",
@@ -43,7 +43,7 @@ NEIGHBOURS = {
     ("session", "rpc"): "its wire is a gRPC server, and calls by rpc's client",
 }
 # (room, public header of a higher floor): the handle and the states that shared records hold are declared there.
-DECLARED_ABOVE = {("segment", "muster/task.h")}
+DECLARED_ABOVE = {("segment", "muster/task.h"), ("segment", "muster/membership.h")}
 # Who may see the format. "Nothing outside segment/ computes an address."
 LAYOUT_ROOMS = {
     "segment": "owns it",
