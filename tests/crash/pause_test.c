@@ -34,7 +34,7 @@ struct trial {
 
 /* What the two give one after the other: for each interference, in either order, resumed and killed. */
 enum { FIRST, SECOND_ORDER, KILLED_FIRST, KILLED_SECOND, KILLED_ALONE, REFERENCES };
-static char *references[32][REFERENCES];
+static char *(*references)[REFERENCES];
 
 static void run(void *arg)
 {
@@ -111,6 +111,9 @@ static char *reference(struct trial t)
 
 static void make_references(const struct op *op)
 {
+    references = calloc(num_interferences, sizeof *references);
+    if (!references)
+        crash_bad("no memory");
     for (unsigned i = 0; i < num_interferences; i++) {
         struct trial t = {.op = op, .in = &interferences[i]};
 
