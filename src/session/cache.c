@@ -140,7 +140,7 @@ static void cache_bound(struct mu_ss_session *s)
         struct mu_ss_compiled *oldest = NULL;
 
         for (struct mu_ss_compiled *c = s->compiled; c; c = c->next)
-            if (!c->users && c->state == MU_SS_READY)
+            if (!c->users && c->state != MU_SS_REGISTERING)
                 oldest = c;
         if (!oldest)
             return;
@@ -205,7 +205,9 @@ static struct mu_ss_compiled *compiled_new(struct mu_ss_session *s, const struct
     MU_LIST_PUSH(s->compiled, c);
     s->num_compiled++;
     s->compiled_bytes += c->bytes;
+    c->users++; /* not this one */
     cache_bound(s);
+    c->users--;
     return c;
 }
 

@@ -24,7 +24,7 @@ static uint32_t *slot_find(const struct mu_ss_graph *g, const char *name, size_t
     for (; g->table[at]; at = (at + 1) & (g->table_size - 1)) {
         const char *other = g->nodes[g->table[at] - 1].def->name;
 
-        if (strncmp(other, name, len) == 0 && !other[len])
+        if (strlen(other) == len && memcmp(other, name, len) == 0) /* the name may have zero bytes */
             break;
     }
     return &g->table[at];

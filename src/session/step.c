@@ -227,7 +227,8 @@ static void step_answer(struct mu_ss_step *step)
     step->call = NULL;
     if (!is_refused)
         reply = step->kind == MU_SS_CALLABLE ? callable_reply(step, &len) : run_reply(step, &len);
-    mu_ss_request_done(service, step->request_id, reply, len);
+    if (call) /* of one that has no caller any more the reply says only that */
+        mu_ss_request_done(service, step->request_id, reply, len);
     if (call && reply)
         mu_rpc_answer(call, reply, len);
     else if (call)
@@ -358,7 +359,7 @@ static void on_part_done(void *arg, const struct mu_executor_answer *a)
     }
     if (step->num_left == 0)
         step_complete(step);
-    else if (step->error.status && !may_follow)
+    else if (step->error.status && step->error.status != MUSTER_ABORTED && step->error.status != MUSTER_CANCELLED)
         step_end(step);
     else if (step->error.status && !step->derived_until_ms)
         step->derived_until_ms = mu_ss_now() + CAUSE_MS;
