@@ -213,6 +213,8 @@ enum mu_run mu_run_pack(struct mu_kernel_call *call)
             return mu_run_fail(call, MUSTER_INVALID_ARGUMENT, "Shapes of all inputs must match");
     if (!mu_run_output(call, 0, call->in[0].tensor->dtype, &shape))
         return MU_RUN_FAILED;
+    if (call->out[0].tensor->count == 0) /* other dimensions may be of any size */
+        return MU_RUN_DONE;
     for (size_t b = 0; b < before; b++)
         for (uint32_t i = 0; i < num; i++)
             if (!mu_tensor_copy(call->out[0].tensor, (b * num + i) * behind, call->in[i].tensor, b * behind, behind,
@@ -246,6 +248,8 @@ enum mu_run mu_run_gather(struct mu_kernel_call *call)
     }
     if (!mu_run_output(call, 0, in->dtype, &shape))
         return MU_RUN_FAILED;
+    if (call->out[0].tensor->count == 0 && at->count == 0)
+        return MU_RUN_DONE;
     for (size_t b = 0; b < before; b++)
         for (size_t i = 0; i < at->count; i++) {
             int64_t from = at->dtype == MU_INT32 ? at->i[i] : at->l[i];

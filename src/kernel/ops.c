@@ -46,7 +46,7 @@ const struct mu_kop mu_kops[] = {
     {"All", "input:b reduction_indices:Tidx", "output:b", LOGICAL, PURE, mu_run_reduce, MU_ALL},
     {"Any", "input:b reduction_indices:Tidx", "output:b", LOGICAL, PURE, mu_run_reduce, MU_ANY},
     {"ApplyGradientDescent", "var:&T alpha:T delta:T", "out:&T", REALS LOCKED, 0, mu_run_descend, 0},
-    {"Assert", "condition:b data:*T", "", "T:list(type)>1 summarize:int=3", STATE, mu_run_assert, 0},
+    {"Assert", "condition:b data:*T", "", "T:list(type){fdilbs}>1 summarize:int=3", STATE, mu_run_assert, 0},
     {"Assign", "ref:&T value:T", "output_ref:&T", ANY " validate_shape:bool=1 use_locking:bool=1", MU_OP_UNINIT,
      mu_run_assign, 0},
     {"AssignAdd", "ref:&T value:T", "output_ref:&T", NUMBERS LOCKED, 0, mu_run_assign_change, MU_ADD},
