@@ -296,7 +296,6 @@ static void process_ended(struct mu_agent *agent, uint32_t i, const siginfo_t *i
         snprintf(why, sizeof why, "its executor has ended with status %d", info->si_status);
     else
         snprintf(why, sizeof why, "its executor was killed by signal %d", info->si_status);
-    p->pid = 0;
     executor_retire(state, i, why);
     if (state->is_ending)
         return;
@@ -319,9 +318,9 @@ static int session_child_ended(struct mu_agent *agent, const siginfo_t *info)
     for (uint32_t i = 0; state->processes && i < state->count; i++)
         if (state->processes[i].pid && state->processes[i].pid == info->si_pid) {
             waitpid(info->si_pid, NULL, 0);
-            if (state->master)
-                process_ended(agent, i, info);
             state->processes[i].pid = 0;
+            if (state->master) /* may start the next one */
+                process_ended(agent, i, info);
             return 1;
         }
     return 0;
