@@ -110,7 +110,7 @@ bool mu_pull_lives(struct mu_ctx *ctx, const struct mu_pull *p);
 void mu_pull_say(struct mu_core *core, enum mu_carry_said what, const struct mu_pull *p);
 void mu_pull_go(struct mu_core *core, struct mu_pull *p, bool anew);
 void mu_pull_discard(struct mu_ctx *ctx, struct mu_pull *p);
-void mu_pull_begin(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p);
+bool mu_pull_begin(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p);
 void mu_pull_fail(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p, enum muster_status code, uint32_t task,
                   const char *text);
 void mu_pull_end(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p);

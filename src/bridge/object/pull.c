@@ -168,8 +168,9 @@ static void pull_fail_full(struct mu_core *core, struct mu_ctx *ctx, struct mu_p
     mu_pull_fail(core, ctx, p, code, p->o.task, text);
 }
 
-/* Memory for it, if that is there and it is its turn; what comes next is asked for, or it is there already. */
-void mu_pull_begin(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p)
+/* Memory for it, if that is there and it is its turn; what comes next is asked for, or it is there already. False: not
+ * yet, or it is an error, and may be gone. */
+bool mu_pull_begin(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p)
 {
     struct mu_carry *t = mu_carry_of(core);
     enum muster_status status = MUSTER_OK;
@@ -178,7 +179,7 @@ void mu_pull_begin(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p)
     if (p->o.state == MU_OBJECT_ERROR) { /* there was no room even for that; its words are lost */
         p->o.bytes = 0;
         pull_commit(core, ctx, p);
-        return;
+        return false;
     }
     if (p->whole)
         status = mu_object_block(ctx, &p->o);
@@ -189,14 +190,15 @@ void mu_pull_begin(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p)
     if (status == MUSTER_RESOURCE_EXHAUSTED && !p->full_at)
         p->full_at = core->now;
     if (status == MUSTER_RESOURCE_EXHAUSTED && core->now - p->full_at < FULL_NS)
-        return;
+        return false;
     if (status) {
         pull_fail_full(core, ctx, p, status);
-        return;
+        return false;
     }
     p->full_at = 0;
     p->have = p->said = 0;
     mu_pull_become(t, p, MU_PULL_MOVES);
+    return true;
 }
 
 /* `anew`: nothing is on its way that counts. */
@@ -223,7 +225,7 @@ static void pull_write(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull 
     p->have += len;
     if (p->have == p->whole)
         pull_commit(core, ctx, p);
-    else if (p->have - p->said >= MU_PULL_WINDOW / 4)
+    else /* each piece: what may be on the way can be as small as one */
         mu_pull_go(core, p, false);
 }
 
@@ -265,8 +267,7 @@ static void pull_sealed(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull
     p->try_at = 0;
     if (p->whole && !u->left) /* the next look has its turn */
         return;
-    mu_pull_begin(core, ctx, p);
-    if (p->state != MU_PULL_MOVES) /* no memory: its bytes are asked for later; or an error */
+    if (!mu_pull_begin(core, ctx, p)) /* no memory: its bytes are asked for later; or an error */
         return;
     if (p->whole)
         pull_write(core, ctx, p, u->at, u->left);

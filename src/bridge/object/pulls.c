@@ -196,8 +196,7 @@ static void pull_look(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *
         mu_pull_end(core, ctx, p);
         return;
     }
-    mu_pull_begin(core, ctx, p);
-    if (p->state == MU_PULL_MOVES)
+    if (mu_pull_begin(core, ctx, p))
         mu_pull_go(core, p, true);
 }
 
