@@ -54,6 +54,8 @@ uint32_t mu_membership_count(const struct mu_membership_copy *c, uint32_t flag);
  */
 void mu_membership_rank(struct mu_membership_copy *c);
 void mu_membership_roll_back(struct mu_membership_edit *e, const char *why);
+/* Nothing is pending: the members are those that there are. */
+void mu_membership_forget_change(struct mu_membership_copy *c);
 /* The process that the record is of has gone for good: in error, ended without joining, or another by now. */
 bool mu_membership_is_lost(const struct mu_member_row *row, const struct mu_task_record *r);
 bool mu_membership_has_left(const struct mu_task_record *r);

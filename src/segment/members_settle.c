@@ -91,10 +91,8 @@ static void epoch_begin(struct mu_membership_edit *e)
     e->moves = true;
 }
 
-void mu_membership_roll_back(struct mu_membership_edit *e, const char *why)
+void mu_membership_forget_change(struct mu_membership_copy *c)
 {
-    struct mu_membership_copy *c = e->copy;
-
     for (uint32_t i = 0; i < c->head.count; i++) {
         struct mu_member_row *row = &c->rows[i];
 
@@ -104,6 +102,13 @@ void mu_membership_roll_back(struct mu_membership_edit *e, const char *why)
             memset(row, 0, sizeof *row);
         row->next = 0;
     }
+}
+
+void mu_membership_roll_back(struct mu_membership_edit *e, const char *why)
+{
+    struct mu_membership_copy *c = e->copy;
+
+    mu_membership_forget_change(c);
     c->head.phase = MUSTER_PHASE_STEADY;
     c->head.outcome = MUSTER_OUTCOME_ROLLED_BACK;
     c->head.deadline = 0;

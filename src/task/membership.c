@@ -173,7 +173,8 @@ static enum muster_status members_await(struct muster *m, struct mu_ctx *ctx, co
                 break;
             continue;
         }
-        w.deadline = h.phase != MUSTER_PHASE_STEADY && h.deadline < deadline ? h.deadline : deadline;
+        /* an observer that cannot roll back waits for another to do it */
+        w.deadline = ctx && h.phase != MUSTER_PHASE_STEADY && h.deadline < deadline ? h.deadline : deadline;
         status = mu_wait_on(&w, &m->seg->header->members, word);
         if (status == MUSTER_DEADLINE_EXCEEDED && w.deadline != deadline)
             status = MUSTER_OK;
@@ -256,9 +257,12 @@ static enum muster_status goers_take(struct mu_membership_edit *e, const struct 
 {
     struct mu_membership_copy *c = e->copy;
 
-    for (uint32_t i = 0; i < c->head.count; i++)
+    for (uint32_t i = 0; i < c->head.count; i++) {
+        c->rows[i].attempt =
+            0; /* of the last change: a member that was started again since may take part in this one */
         if (c->rows[i].flags & MU_IS_MEMBER && !mu_membership_has_left(&e->records[i]))
             c->rows[i].flags |= MU_IS_NEXT;
+    }
     for (size_t i = 0; i < p->num_go; i++) {
         int32_t task = p->go[i];
 
@@ -273,6 +277,7 @@ static bool change_propose(struct mu_membership_edit *e)
 {
     struct proposal *p = e->arg;
     struct mu_members *h = &e->copy->head;
+    struct mu_members before;
     uint32_t size;
 
     if (h->phase != MUSTER_PHASE_STEADY) {
@@ -280,6 +285,7 @@ static bool change_propose(struct mu_membership_edit *e)
                             (unsigned long long)h->change);
         return false;
     }
+    before = *h;
     e->status = comers_take(e, p);
     if (!e->status)
         e->status = goers_take(e, p);
@@ -287,8 +293,11 @@ static bool change_propose(struct mu_membership_edit *e)
     if (!e->status && (size < h->least || size > h->most))
         e->status = mu_fail(MUSTER_INVALID_ARGUMENT, "%u members would be left; the job may have %u to %u", size,
                             h->least, h->most);
-    if (e->status)
+    if (e->status) { /* what came before it in this edit may be committed all the same */
+        *h = before;
+        mu_membership_forget_change(e->copy);
         return false;
+    }
     mu_membership_rank(e->copy);
     p->change = ++h->change;
     h->phase = MUSTER_PHASE_PREPARING;
