@@ -181,7 +181,11 @@ static enum muster_status push_apply(struct pushing *p)
     if (!status)
         status = kept_copy(p, next, tail->kept, ends_round);
     if (!status) {
-        *tail = (struct ps_tail){PS_MAGIC, p->was->version + 1, p->parts ? p->replaced_steps : step.steps};
+        uint64_t steps = !p->parts                         ? step.steps
+                         : p->replaced_steps == UINT64_MAX ? p->was->steps /* of the state that stays */
+                                                           : p->replaced_steps;
+
+        *tail = (struct ps_tail){PS_MAGIC, p->was->version + 1, steps};
         for (uint32_t i = 0; p->parts && i < stay; i++) /* the rounds are counted by versions */
             tail->kept[i].round++;
         status = mu_ps_shard_commit(p->ctx, p->was, next);
@@ -351,12 +355,7 @@ enum muster_status mu_ps_shard_replace(struct muster_ps *ps, uint32_t shard, con
 
     if (status)
         return status;
-    if (steps == UINT64_MAX) { /* as they are */
-        status = mu_ps_shard_read(ps, p.ctx, shard, &was);
-        p.replaced_steps = was.steps;
-    }
-    if (!status)
-        status = shard_push(&p, MUSTER_FOREVER, ret_version);
+    status = shard_push(&p, MUSTER_FOREVER, ret_version);
     mu_exit(p.ctx);
     return status;
 }
