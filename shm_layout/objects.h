@@ -163,7 +163,8 @@ struct mu_mq_head {
 struct mu_mq_line {
     mu_a64 owner;    /* MU_MQ_OWNER(); 0: nobody */
     mu_a64 position; /* MU_MQ_POSITION(); the writer sleeps on it */
-    uint64_t zero[14];
+    mu_a64 ready;    /* the owner, once it has its place in the chain: it counts as there */
+    uint64_t zero[13];
 };
 #define MU_MQ_OWNER(task, maker) (((uint64_t)(task) + 1) << 32 | (uint32_t)(maker))
 #define MU_MQ_TASK(owner)        ((int32_t)((owner) >> 32) - 1)

@@ -136,6 +136,13 @@ static enum muster_status nothing_changes(struct mu_object *o, void *arg)
     return MUSTER_OK;
 }
 
+/* It has its place in the chain: each message from here on is its, too. A dead owner's never equals the next one's. */
+static void line_ready(struct mu_mq_line *line)
+{
+    /* release: behind the position; pairs with mu_mq_slowest() */
+    mu_store_release(&line->ready, mu_load_relaxed(&line->owner));
+}
+
 static enum muster_status reader_come(struct muster_queue *q)
 {
     struct mu_ledger *ledger;
@@ -164,6 +171,7 @@ static enum muster_status reader_come(struct muster_queue *q)
     if (!status) {
         q->anchor_number = q->number;
         mu_mq_position(q, q->number - 1);
+        line_ready(q->line);
         /* for a writer that waits for readers; at its end there is none */
         mu_object_change(ctx, q->ref, 0, nothing_changes, NULL, true);
     }

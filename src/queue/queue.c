@@ -130,7 +130,7 @@ struct mu_mq_line *mu_mq_slowest(const struct muster_queue *q, uint64_t *ret_pos
 
         if (!owner || !mu_mq_lives(q->m->seg, (uint32_t)owner))
             continue;
-        ++*ret_readers;
+        *ret_readers += mu_load_acquire(&q->lines[i].ready) == owner; /* acquire: pairs with line_ready() */
         if (MU_MQ_NUMBER(position) < MU_MQ_NUMBER(*ret_position)) {
             *ret_position = position;
             *ret_owner = owner;
@@ -271,6 +271,7 @@ static void line_leave(struct muster_queue *q)
     if (!q->line)
         return;
     mu_mq_position(q, MU_MQ_LEFT);
+    mu_store_relaxed(&q->line->ready, 0); /* relaxed: before the owner, by the next one */
     mu_store_release(&q->line->owner, 0); /* release: behind the position; pairs with line_claim() */
     q->line = NULL;
 }
@@ -302,6 +303,10 @@ enum muster_status muster_queue_close(struct muster_queue *queue)
 
     if (!queue)
         return MUSTER_OK;
+    if (!mu_handle_is_ours(queue->m)) { /* a child's copy of its parent's end, which stays */
+        queue_free(queue);
+        return MUSTER_OK;
+    }
     if (queue->writes) {
         mu_mq_unreserve(queue);
         mu_store_release(&queue->head->anchor, 0); /* release: pairs with anchor_take() */

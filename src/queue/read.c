@@ -164,7 +164,8 @@ enum muster_status muster_queue_read(struct muster_queue *queue, muster_deadline
 
     if (status)
         return status;
-    message_pass(queue);
+    if (mu_handle_is_ours(queue->m)) /* else mu_enter() says it */
+        message_pass(queue);
     status = mu_enter(queue->m, &ctx);
     if (status)
         return status;
