@@ -38,6 +38,7 @@ FENCES = {
     ("docs/HOSTS.md", "yaml"): "tests/launch/kubernetes_test.sh reads it",
     ("docs/JAX.md", "python"): "JAX and TensorFlow: tests/interop runs such programs",
     ("docs/METRICS.md", "yaml"): "Prometheus reads it; tests/agent/metrics_test.py reads what that fetches",
+    ("docs/PS.md", "python"): "tests/python/documents_test.py runs it",
     ("docs/PYTHON.md", "python"): "tests/python/documents_test.py runs it",
     ("docs/PYTORCH.md", "python"): "PyTorch: tests/interop runs such programs",
 }
@@ -48,7 +49,7 @@ STATUS = {
     "muster task error --job train --wait": (0, ""),
 }
 # Where this machine lacks something, as GPUs, that is said.
-MAY_LACK = {"-n gpu": "GPU", "--mpi pmix": "libpmix", "| grep sum": "", "| grep -v ^ok": ""}
+MAY_LACK = {"-n gpu": "GPU", "--libtensorflow": "TensorFlow", "--mpi pmix": "libpmix", "| grep sum": "", "| grep -v ^ok": ""}
 # These end when they are told to.
 STAYS = ("muster serve -n 4", "muster serve --jobs", "muster serve --ray=127.0.0.1:10001", "muster event read", "muster status --job train --watch")
 BEFORE = {

@@ -137,6 +137,46 @@ class Test(unittest.TestCase):
         reply = m.RunStepResponse.FromString(later.result())
         self.assertIn(reply.status_code, (1, 10))
 
+    def test_an_empty_tensor_of_any_size_takes_no_time(self):
+        made = Graph().const("e", [], (1 << 62, 0)).const("f", [], (0, 0)).const("axis", [1], (), INT)
+        made.const("none", [], (0,), INT)
+        made.node("packed", "Pack", ["e"], T=FLOAT)
+        n = made.made.node[-1]
+        n.attr.add(key="N").value.i = 1
+        n.attr.add(key="axis").value.i = 1
+        made.node("product", "MatMul", ["e", "f"], T=FLOAT)
+        made.node("taken", "GatherV2", ["e", "none", "axis"], Tparams=FLOAT, Tindices=INT, Taxis=INT)
+        s = self.client.create(made.made)
+        for name in ("packed:0", "product:0", "taken:0"):
+            reply = self.client.run(s, [name])
+            self.assertEqual((reply.status_code, reply.status_error_message), (0, ""), name)
+
+    def test_what_assert_is_given_is_no_reference(self):
+        made = Graph().node("v", "VariableV2", dtype=FLOAT, shape=()).const("one", [1])
+        made.node("init", "Assign", ["v", "one"], T=FLOAT).const("no", [0], (), 10)
+        made.made.node[-1].attr[-1].value.tensor.bool_val.append(False)
+        made.node("assert", "Assert", ["no", "v"], T=[])
+        made.made.node[-1].attr[-1].value.list.MergeFromString(b"\x32\x01\x65")  # a reference to float
+        try:
+            s = self.client.create(made.made)
+            self.fetched(s, [], ["init"])
+            reply = self.client.run(s, target=["assert"])
+            self.assertEqual(reply.status_code, 3, reply.status_error_message)
+        except grpc.RpcError as e:
+            self.assertEqual(e.code(), grpc.StatusCode.INVALID_ARGUMENT)
+
+    def test_a_colocated_name_has_zero_bytes(self):
+        made = Graph().const("a", [1]).node("b", "Identity", ["a"], T=FLOAT)
+        for k in range(64):  # each of the table's places
+            made.node("c%d" % k, "Identity", ["a"], T=FLOAT)
+            v = made.made.node[-1].attr.add(key="_class").value
+            v.list.s.append(b"loc:@a\0" + b"x" * (1 << 16) + b"%d" % k)
+        try:
+            self.client.create(made.made)
+        except grpc.RpcError as e:
+            self.assertEqual(e.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        self.assertEqual(self.client.run("none", ["a:0"]).status_code, 10)  # it lives
+
     def test_an_op_that_muster_has_not_is_named(self):
         with self.assertRaises(grpc.RpcError) as caught:
             self.client.create(Graph().node("x", "Einsum").made)
