@@ -63,6 +63,7 @@ BESIDE = ("muster run -n 4 --job train",)  # the next command is another termina
 AFTER = {  # until it is there
     "muster run -n 4 --job train": "until muster status --job train > /dev/null 2>&1; do sleep 0.05; done",
     "muster serve -n 2": "sleep 0.5",  # sleep: a wrong one ends meanwhile
+    "muster serve -n 3 --servers 1": "until curl -s http://127.0.0.1:8118/state > /dev/null; do sleep 0.05; done",
     "muster run --survive": "until muster status --job training > /dev/null 2>&1; do sleep 0.05; done; sleep 0.5",
     "muster run -n 8 --job train --trace": "until muster status --job train > /dev/null 2>&1; do sleep 0.05; done",
     "kill -9 $!": "wait $! 2> /dev/null",
