@@ -546,7 +546,7 @@ def test_what_a_task_prints_is_seen():
         """)
 
 
-def test_workers_of_a_launcher():
+def test_tasks_that_are_workers():
     out = common.run(3, """
         import os, runpy, muster
         if os.environ["MUSTER_TASK_ID"] != "0":

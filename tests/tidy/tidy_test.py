@@ -3,6 +3,7 @@
 
 Each rule is a function below, and each exception a row in a table, with its reason.
 """
+import ast
 import os
 import re
 import subprocess
@@ -352,6 +353,18 @@ def tests_run():
             broken(path, "its main() does not call test_run(), so its tests do not run")
 
 
+def named_once():
+    """In Python the second function of a name takes the first one's place: a test of that name would never run."""
+    for path in house.under(ALL, ("tests/", "python/", "bench/", "scripts/"), (".py",)):
+        for block in ast.walk(ast.parse(house.read(path))):
+            made = {}
+            for one in block.body if isinstance(block, (ast.Module, ast.ClassDef)) else ():
+                if isinstance(one, (ast.FunctionDef, ast.ClassDef)) and not one.decorator_list:
+                    if one.name in made:
+                        broken("%s:%d" % (path, one.lineno), "%s() is defined at line %d, too" % (one.name, made[one.name]))
+                    made[one.name] = one.lineno
+
+
 # ---- the tree ----
 
 def tree():
@@ -381,6 +394,6 @@ def formatted():
         broken("%s:%s" % (path, min(int(n) for p, n in bad if p == path)), "is not formatted; make format")
 
 
-for rule in (floors, lengths, names, calls, words, atomics, named, subjects, openings, dead_headers, tests_run, tree, formatted):
+for rule in (floors, lengths, names, calls, words, atomics, named, subjects, openings, dead_headers, tests_run, named_once, tree, formatted):
     rule()
 house.done("%d files, %d of them C" % (len(ALL), len(C_FILES)))
