@@ -1,9 +1,12 @@
 /*
  * TensorFlow's library as tests need it: its lists of ops and kernels are the files that FAKE_OPS and FAKE_KERNELS
- * name; a server cannot be made of it.
+ * name. A server becomes the program FAKE_SERVER of the interpreter FAKE_PYTHON, given its address; without these, none
+ * can be made.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -80,10 +83,14 @@ struct buffer *TF_GetAllRegisteredKernels(void *status)
 
 void *TF_NewServer(const void *def, size_t len, void *status)
 {
-    (void)def;
-    (void)len;
-    *(int *)status = 14;
-    return NULL;
+    static char address[128];
+    const char *found = memmem(def, len, "127.0.0.1:", 10);
+
+    *(int *)status = getenv("FAKE_SERVER") && found ? 0 : 14;
+    if (*(int *)status)
+        return NULL;
+    snprintf(address, sizeof address, "%.*s", 10 + (int)strspn(found + 10, "0123456789"), found);
+    return address;
 }
 
 void TF_ServerStart(void *server, void *status)
@@ -94,6 +101,6 @@ void TF_ServerStart(void *server, void *status)
 
 void TF_ServerJoin(void *server, void *status)
 {
-    (void)server;
-    (void)status;
+    execl(getenv("FAKE_PYTHON"), "python3", getenv("FAKE_SERVER"), (char *)server, NULL);
+    *(int *)status = 14;
 }

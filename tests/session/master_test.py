@@ -3,6 +3,7 @@
 # timeout: 240
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -435,6 +436,22 @@ class Test(unittest.TestCase):
                      self.sum(), operation_timeout_in_ms=300)
         self.workers[2] = Worker("worker", 1, worker.address)
         self.assertEqual(self.client.values(self.client.create(made), ["a:0"]), {"a:0": 3})
+
+    def test_an_executor_of_a_job_is_started_again_each_time_it_is_killed(self):
+        job = w.Job()
+        self.addCleanup(self.end, [], job)
+        self.client = Client(job)
+        killed = []
+        for _ in range(3):
+            s = self.client.create(self.sum())
+            self.assertEqual(self.client.values(s, ["c:0"]), {"c:0": 7})
+            executor = job.executor()
+            self.assertNotIn(executor, killed)
+            if len(killed) < 2:
+                os.kill(executor, signal.SIGKILL)
+                killed.append(executor)
+                self.assertEqual(job.said(), "muster run: /job:worker/task:0: its executor was killed by signal 9\n")
+                self.failed("ABORTED", "/job:worker/replica:0/task:0 is gone", s, ["c:0"])
 
     def test_bodies_that_are_none_of_its_messages(self):
         self.begin()

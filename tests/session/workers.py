@@ -3,6 +3,7 @@ other as their inputs come, with rendezvous from worker to worker. And the clien
 import concurrent.futures
 import itertools
 import os
+import select
 import struct
 import subprocess
 import sys
@@ -318,16 +319,18 @@ class Run:
 
 # ---- the master, and its clients
 
+LIBRARY = os.path.join(os.environ["BUILD"], "tests", "session", "libfake_tensorflow.so")
+
+
 class Master:
     def __init__(self, workers, *more):
         self.folder = tempfile.TemporaryDirectory()
         ops, kernels = lists(self.folder.name)
-        build = os.environ["BUILD"]
         env = dict(os.environ, FAKE_OPS=ops, FAKE_KERNELS=kernels)
         self.program = subprocess.Popen(
             [os.environ["MUSTER"], "serve", "--tf-master=127.0.0.1:0", "--tf-workers",
              ",".join(w if isinstance(w, str) else w.address for w in workers), "--libtensorflow",
-             os.path.join(build, "tests", "session", "libfake_tensorflow.so"), *more],
+             LIBRARY, *more],
             stdout=subprocess.PIPE, text=True, env=env)
         self.address = self.program.stdout.readline().strip()
 
@@ -336,6 +339,47 @@ class Master:
         self.program.stdout.close()
         self.folder.cleanup()
         return self.program.wait()
+
+
+def served(pid):
+    """Whether it is a server of this file."""
+    with open("/proc/%s/cmdline" % pid) as words:
+        return os.path.abspath(__file__) in words.read().split("\0")
+
+
+class Job:
+    """muster run --tf-master of one task: it says where the master is, and goes on as long as its input does."""
+
+    def __init__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        ops, kernels = lists(self.folder.name)
+        env = dict(os.environ, FAKE_OPS=ops, FAKE_KERNELS=kernels, FAKE_PYTHON=sys.executable,
+                   FAKE_SERVER=os.path.abspath(__file__))
+        self.program = subprocess.Popen(
+            [os.environ["MUSTER"], "run", "-n", "1", "--tf-master=127.0.0.1:0", "--libtensorflow", LIBRARY, "--",
+             "sh", "-c", "echo $MUSTER_TF_MASTER; exec cat"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=env)
+        self.address = self.program.stdout.readline().decode().strip().removeprefix("grpc://")
+
+    def said(self):
+        """The launcher's next line; "": it says none."""
+        ready, _, _ = select.select([self.program.stderr], [], [], PATIENCE)
+        return self.program.stderr.readline().decode() if ready else ""
+
+    def executor(self):
+        """The pid of the executor that runs."""
+        of = "/proc/%d/task/%d/children" % (self.program.pid, self.program.pid)
+        with open(of) as children:
+            pids = children.read().split()
+        return next(int(pid) for pid in pids if served(pid))
+
+    def stop(self):
+        self.program.stdin.close()
+        code = self.program.wait()
+        for pipe in (self.program.stdout, self.program.stderr):
+            pipe.close()
+        self.folder.cleanup()
+        return code
 
 
 class Client:
@@ -378,3 +422,7 @@ class Client:
         reply = self.run(*args, **more)
         assert reply.status_code == 0, reply.status_error_message
         return {t.name: number(t.tensor) for t in reply.tensor}
+
+
+if __name__ == "__main__":  # an executor of `muster run --tf-master`
+    Worker(address=sys.argv[1]).server.wait_for_termination()
