@@ -128,16 +128,16 @@ static int worker_join(struct mu_cli_call *call, struct muster **ret_muster)
 
 static int worker_run(struct mu_cli_call *call)
 {
+    const char *text = call->values[MU_OPT_THREADS];
     uint64_t threads = 0;
     struct muster_worker_options options = {0};
     struct muster *muster;
     enum muster_status status;
-    int code = mu_cli_unsigned(call, MU_OPT_THREADS, THREADS_MAX, &threads);
+    int code;
 
-    if (!code && call->values[MU_OPT_THREADS] && threads == 0)
-        return mu_cli_usage(call, "--threads 0: one thread at least takes calls");
-    if (!code)
-        code = operands_open(call);
+    if (text && (mu_cli_parse_unsigned(text, THREADS_MAX, &threads) || threads == 0))
+        return mu_cli_wrong(call, MU_OPT_THREADS, text, "is no number of threads from 1 to %u", THREADS_MAX);
+    code = operands_open(call);
     if (!code)
         code = library_find(call);
     if (!code)

@@ -193,6 +193,7 @@ enum muster_status mu_ray_service_start(const struct mu_ray_service_options *opt
         .methods = mu_ray_methods,
         .arg = s,
         .insecure = options->insecure,
+        .insecure_option = "--ray-insecure",
         .any_user = options->any_user,
         .closed = mu_ray_caller_left,
         .said = on_ray_said,

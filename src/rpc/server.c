@@ -352,6 +352,12 @@ enum muster_status mu_rpc_start(const struct mu_rpc_options *options, struct mu_
         status = mu_rpc_tls_open(rpc);
     if (!status)
         status = mu_listen_open(options->address, options->tls || options->insecure, &rpc->listen);
+    if (status == MUSTER_FAILED_PRECONDITION && options->insecure_option)
+        mu_fail(
+            status,
+            "%.120s can be reached from other machines, and every program that reaches it may do as the job's tasks "
+            "do: write 127.0.0.1, or say that this is meant (%s)",
+            options->address, options->insecure_option);
     if (status) {
         free_rpc(rpc);
         return status;

@@ -58,6 +58,7 @@ struct mu_rpc_options {
     size_t described_len;
     const struct mu_rpc_tls *tls; /* NULL: in the clear. Off loopback that is refused unless insecure is set. */
     bool insecure;
+    const char *insecure_option; /* which option sets it where the server has no TLS; NULL: --grpc-insecure, or TLS */
     /* Clients of every user of this machine may come. Else, at an address that only this machine reaches, this user's
      * and root's alone, unless they must show certificates. */
     bool any_user;

@@ -111,6 +111,7 @@ enum muster_status mu_master_start(const struct mu_master_options *options, stru
         .methods = mu_ss_methods,
         .arg = service,
         .insecure = options->insecure,
+        .insecure_option = "--tf-insecure",
         .any_user = options->any_user,
         .closed = on_session_conn,
         .said = on_session_said,

@@ -210,6 +210,28 @@ usage "muster task error: --code: 'OK' is no error code such as INTERNAL, ABORTE
 usage "muster barrier wait: as which task? Give --task, or run it under 'muster run' (see 'muster barrier wait --help')" \
     barrier wait b
 
+# TensorFlow's master: what it cannot do is refused before it serves, with what to say instead.
+for list in ps ps:0 ps:1,ps:2 ps/:1 1s:1 ps:1, ps:1:2 ps:9999999; do
+    usage "muster serve: --tf-jobs reads NAME:TASKS,..., as in ps:1,worker:2, each name once, of letters, digits and _, not '$list' (see 'muster serve --help')" \
+        serve --tf-master=127.0.0.1:0 --tf-jobs "$list"
+done
+usage "muster serve: --tf-workers and --libtensorflow none exclude each other: muster's own kernels run where there are no servers (see 'muster serve --help')" \
+    serve --tf-master=127.0.0.1:0 --tf-workers 127.0.0.1:1 --libtensorflow none
+usage "muster executor: --address and --ops exclude each other: --ops writes its lists and ends (see 'muster executor --help')" \
+    executor --address 127.0.0.1:1 --ops
+for tasks in 1 3; do
+    check 125 "$MUSTER" run -n 2 --tf-master=127.0.0.1:0 --tf-jobs "ps:$tasks" true
+    err_has "--tf-jobs ps:$tasks names $tasks tasks, but there are 2 tasks in the job (-n)"
+done
+check 125 "$MUSTER" serve --tf-master=127.0.0.1:0 --tf-workers 127.0.0.1:1 --tf-jobs ps:2
+err_has "--tf-jobs ps:2 names 2 tasks, but there are 1 servers (--tf-workers)"
+for option in tf-master ray; do
+    check 125 "$MUSTER" serve "--$option=0.0.0.0:0"
+    err_has "say that this is meant (--${option%-master}-insecure)"
+done
+check 3 "$MUSTER" executor --ops --libtensorflow /none
+err_has "no TensorFlow here: /none is neither TensorFlow's library nor a folder with"
+
 # Bad job names: for run no path is allowed either.
 long=$(printf 'x%.0s' {1..300})
 for name in a/b /a . .. .a 'a b' '' $'a\nb' "$long" ä; do

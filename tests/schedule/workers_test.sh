@@ -158,6 +158,9 @@ check 2 "$MUSTER" run --workers 0 true
 check 2 "$MUSTER" run --worker-command x true
 check 2 "$MUSTER" run --workers 2 --hosts a:1,b:1 true
 check 2 "$MUSTER" run --workers 2 --survive true
-check 2 "$MUSTER" worker --threads 0
+for threads in 0 x 4097; do
+    check 2 "$MUSTER" worker --threads $threads
+    err_has "'$threads' is no number of threads from 1 to 4096"
+done
 no_segment "$JOB" || fail "a segment is left"
 exit 0

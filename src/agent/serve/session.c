@@ -81,10 +81,11 @@ static int jobs_take(struct session_state *state, const char *jobs)
         size_t len = strcspn(jobs, ",:");
         unsigned long tasks = jobs[len] == ':' ? strtoul(jobs + len + 1, NULL, 10) : 1;
 
-        for (unsigned long i = 0; i < tasks && n < state->count; i++, n++) {
-            state->jobs[n] = strndup(jobs, len);
-            state->numbers[n] = (uint32_t)i;
-        }
+        for (unsigned long i = 0; i < tasks; i++, n++)
+            if (n < state->count) {
+                state->jobs[n] = strndup(jobs, len);
+                state->numbers[n] = (uint32_t)i;
+            }
         jobs += strcspn(jobs, ",");
         jobs += *jobs == ',';
     }
@@ -342,7 +343,9 @@ static int executors_begin(struct mu_agent *agent)
     if (!state->executors)
         return -1;
     if ((tf->jobs || !tf->workers) && jobs_take(state, tf->jobs ? tf->jobs : one)) {
-        mu_agent_say("--tf-jobs %s are not the %u tasks", tf->jobs ? tf->jobs : one, state->count);
+        mu_agent_say("--tf-jobs %s names %u tasks, but there are %u %s", tf->jobs ? tf->jobs : one,
+                     jobs_count(tf->jobs), state->count,
+                     tf->workers ? "servers (--tf-workers)" : "tasks in the job (-n)");
         return -1;
     }
     if (tf->own_kernels)

@@ -86,6 +86,8 @@ static int executor_run(struct mu_cli_call *call)
 
     if (!call->values[MU_OPT_OPS] && !address)
         return mu_cli_usage(call, "say --address HOST:PORT, where it is to serve");
+    if (call->values[MU_OPT_OPS] && address)
+        return mu_cli_usage(call, "--address and --ops exclude each other: --ops writes its lists and ends");
     if (address &&
         (mu_link_name_parse(address, &name) || !name.host[0] || strcmp(name.port, "0") == 0 || strlen(address) > 100))
         return mu_cli_wrong(call, MU_OPT_ADDRESS, address, "is no HOST:PORT");

@@ -5,22 +5,34 @@
 
 #include <string.h>
 
-/* "ps:1,worker:2": names with numbers. */
-static int jobs_are_well(const char *jobs)
+#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
+
+/* Whether the name at `job` stands before it in `list`, too. */
+static int job_is_repeated(const char *list, const char *job, size_t len)
+{
+    for (; list < job; list += strcspn(list, ",") + 1)
+        if (strncmp(list, job, len) == 0 && list[len] == ':')
+            return 1;
+    return 0;
+}
+
+/* "ps:1,worker:2": names of TensorFlow's jobs, each once, with numbers. */
+static int jobs_are_well(const char *list)
 {
     uint64_t number;
 
-    for (;;) {
-        size_t len = strcspn(jobs, ","), name = strcspn(jobs, ":,");
+    for (const char *job = list;;) {
+        size_t len = strcspn(job, ","), name = strspn(job, NAME_CHARACTERS);
         char digits[16] = "";
 
-        if (name < len && len - name - 1 < sizeof digits)
-            memcpy(digits, jobs + name + 1, len - name - 1);
-        if (name == 0 || name > 100 || mu_cli_parse_unsigned(digits, MU_AGENT_TASKS_MAX, &number) || number == 0)
+        if (job[name] == ':' && len - name - 1 < sizeof digits)
+            memcpy(digits, job + name + 1, len - name - 1);
+        if (name == 0 || name > 100 || strchr("0123456789_", job[0]) || job_is_repeated(list, job, name) ||
+            mu_cli_parse_unsigned(digits, MU_AGENT_TASKS_MAX, &number) || number == 0)
             return 0;
-        if (!jobs[len])
+        if (!job[len])
             return 1;
-        jobs += len + 1;
+        job += len + 1;
     }
 }
 
@@ -46,9 +58,16 @@ int mu_cli_take_tf(const struct mu_cli_call *call, struct mu_agent_tf *tf, struc
     if (tf->libtensorflow && strcmp(tf->libtensorflow, "none") == 0)
         tf->own_kernels = 1;
     if (tf->jobs && !jobs_are_well(tf->jobs))
-        return mu_cli_usage(call, "--tf-jobs reads NAME:TASKS,..., as in ps:1,worker:2, not '%.60s'", tf->jobs);
+        return mu_cli_usage(
+            call,
+            "--tf-jobs reads NAME:TASKS,..., as in ps:1,worker:2, each name once, of letters, digits and "
+            "_, not '%.60s'",
+            tf->jobs);
     if (tf->workers && !*tf->workers)
         return mu_cli_usage(call, "--tf-workers wants HOST:PORT,... of TensorFlow's servers");
+    if (tf->workers && tf->own_kernels)
+        return mu_cli_usage(call, "--tf-workers and --libtensorflow none exclude each other: muster's own kernels run "
+                                  "where there are no servers");
     options->tf = tf;
     return 0;
 }
