@@ -348,9 +348,7 @@ static int executors_begin(struct mu_agent *agent)
                      tf->workers ? "servers (--tf-workers)" : "tasks in the job (-n)");
         return -1;
     }
-    if (tf->own_kernels)
-        return inner_open(agent);
-    return tf->workers ? servers_open(agent, tf->workers) : 0;
+    return tf->own_kernels ? inner_open(agent) : tf->workers ? servers_open(agent, tf->workers) : 0;
 }
 
 /* Half of this machine's memory, or of what this group of processes may have. */
