@@ -8,6 +8,8 @@
 
 #include "session/private.h"
 
+enum { GRAPH_EDGES_MAX = 1 << 24 }; /* a few bytes may say a million of them */
+
 static uint64_t name_hash(const char *name, size_t len)
 {
     uint64_t h = 1469598103934665603ull;
@@ -132,6 +134,13 @@ static bool node_add(struct mu_ss_graph *g, Mu__Graph__NodeDef *def, uint32_t be
         node_clear(&n);
         return false;
     }
+    if (n.num_in + n.num_out > GRAPH_EDGES_MAX - g->num_edges) {
+        node_clear(&n);
+        return mu_ss_fail(error, MUSTER_RESOURCE_EXHAUSTED,
+                          "the graph has too many edges: with node '%s' its inputs and outputs are more than %d",
+                          def->name, GRAPH_EDGES_MAX);
+    }
+    g->num_edges += n.num_in + n.num_out;
     g->nodes[g->num_nodes] = n;
     *slot_find(g, def->name, len) = ++g->num_nodes;
     return true;
@@ -154,8 +163,10 @@ static bool nodes_add(struct mu_ss_graph *g, Mu__Graph__GraphDef *def, uint32_t 
 
 static void nodes_cut(struct mu_ss_graph *g, uint32_t count)
 {
-    for (uint32_t i = count; i < g->num_nodes; i++)
+    for (uint32_t i = count; i < g->num_nodes; i++) {
+        g->num_edges -= g->nodes[i].num_in + g->nodes[i].num_out;
         node_clear(&g->nodes[i]);
+    }
     g->num_nodes = count;
     if (g->table_size)
         memset(g->table, 0, g->table_size * sizeof *g->table);

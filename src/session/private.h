@@ -118,7 +118,8 @@ struct mu_ss_graph {
     const struct mu_ss_ops *ops;
     struct mu_ss_node *nodes;
     uint32_t num_nodes, room_nodes;
-    uint32_t *table; /* of numbers + 1, by name */
+    uint32_t num_edges; /* inputs and outputs of all nodes */
+    uint32_t *table;    /* of numbers + 1, by name */
     uint32_t table_size;
     Mu__Graph__GraphDef **messages;
     uint32_t num_messages, room_messages;

@@ -177,6 +177,22 @@ class Test(unittest.TestCase):
             self.assertEqual(e.code(), grpc.StatusCode.INVALID_ARGUMENT)
         self.assertEqual(self.client.run("none", ["a:0"]).status_code, 10)  # it lives
 
+    def test_a_few_bytes_are_not_many_edges(self):
+        def sums(first, count):
+            made = Graph()
+            for k in range(first, first + count):
+                made.node("n%d" % k, "AddN", T=FLOAT).made.node[-1].attr.add(key="N").value.i = 1 << 20
+            return made.made
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.client.create(sums(0, 16))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.assertIn("the graph has too many edges", caught.exception.details())
+        s = self.client.create(sums(0, 12))
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.client.call("ExtendSession", session_handle=s, graph_def=sums(12, 4))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+        self.client.call("ExtendSession", session_handle=s, graph_def=sums(12, 3))  # the others are taken back
+
     def test_an_op_that_muster_has_not_is_named(self):
         with self.assertRaises(grpc.RpcError) as caught:
             self.client.create(Graph().node("x", "Einsum").made)
