@@ -237,7 +237,7 @@ static void members_asked(struct mu_ss_session *s)
         mu_ss_fail(&error, MUSTER_UNIMPLEMENTED, "the ops of these executors are not known here: %s",
                    service->no_ops ? service->no_ops
                                    : "say where TensorFlow is by --libtensorflow, or by MUSTER_LIBTENSORFLOW");
-    else if (def && mu_ss_graph_add(&s->graph, def, protobuf_c_message_get_packed_size(&def->base), &error))
+    else if (def && mu_ss_graph_add(&s->graph, def, &error))
         s->request->graph_def = NULL;
     if (!error.status && mu_ss_place(s, 0, &error))
         members_create(s);

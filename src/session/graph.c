@@ -180,10 +180,17 @@ static void libraries_cut(struct mu_ss_graph *g, uint32_t count)
         mu__session__library__free_unpacked((Mu__Session__Library *)g->libraries[--g->num_libraries], NULL);
 }
 
-bool mu_ss_graph_add(struct mu_ss_graph *g, Mu__Graph__GraphDef *def, size_t bytes, struct mu_ss_error *error)
+static void versions_add(struct mu_ss_graph *g, const Mu__Graph__VersionDef *v)
+{
+    if (v && v->producer > g->producer)
+        g->producer = v->producer;
+    if (v && v->min_consumer > g->min_consumer)
+        g->min_consumer = v->min_consumer;
+}
+
+bool mu_ss_graph_add(struct mu_ss_graph *g, Mu__Graph__GraphDef *def, struct mu_ss_error *error)
 {
     uint32_t nodes = g->num_nodes, libraries = g->num_libraries;
-    const Mu__Graph__VersionDef *v = def->versions;
 
     if (!mu_ss_check_syntax(def, error))
         return false;
@@ -195,11 +202,8 @@ bool mu_ss_graph_add(struct mu_ss_graph *g, Mu__Graph__GraphDef *def, size_t byt
         return false;
     }
     g->messages[g->num_messages++] = def;
-    g->bytes += bytes;
-    if (v && v->producer > g->producer)
-        g->producer = v->producer;
-    if (v && v->min_consumer > g->min_consumer)
-        g->min_consumer = v->min_consumer;
+    g->bytes += protobuf_c_message_get_packed_size(&def->base);
+    versions_add(g, def->versions);
     return true;
 }
 
@@ -207,6 +211,10 @@ Mu__Graph__GraphDef *mu_ss_graph_cut(struct mu_ss_graph *g, uint32_t num_nodes)
 {
     Mu__Graph__GraphDef *def = g->messages[--g->num_messages];
 
+    g->bytes -= protobuf_c_message_get_packed_size(&def->base);
+    g->producer = g->min_consumer = 0;
+    for (uint32_t i = 0; i < g->num_messages; i++)
+        versions_add(g, g->messages[i]->versions);
     nodes_cut(g, num_nodes);
     if (def->has_library && def->library.len > 0)
         libraries_cut(g, g->num_libraries - 1);

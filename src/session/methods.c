@@ -76,7 +76,7 @@ static bool session_extend(struct mu_ss_session *s, Mu__Session__ExtendSessionRe
                           "the ops of these executors are not known here: say where TensorFlow is by --libtensorflow, "
                           "or by MUSTER_LIBTENSORFLOW");
     if (def) {
-        if (!mu_ss_graph_add(&s->graph, def, protobuf_c_message_get_packed_size(&def->base), error))
+        if (!mu_ss_graph_add(&s->graph, def, error))
             return false;
         r->graph_def = NULL;
         if (!mu_ss_place(s, before, error)) {

@@ -132,7 +132,7 @@ struct mu_ss_graph {
 
 /* The nodes of this message are added, and the message becomes the graph's; or nothing happened, and it is still the
  * caller's. */
-bool mu_ss_graph_add(struct mu_ss_graph *g, Mu__Graph__GraphDef *def, size_t bytes, struct mu_ss_error *error);
+bool mu_ss_graph_add(struct mu_ss_graph *g, Mu__Graph__GraphDef *def, struct mu_ss_error *error);
 /* Takes back what the last add gave, down to so many nodes; its message becomes the caller's again. */
 Mu__Graph__GraphDef *mu_ss_graph_cut(struct mu_ss_graph *g, uint32_t num_nodes);
 void mu_ss_graph_clear(struct mu_ss_graph *g);

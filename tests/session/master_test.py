@@ -126,6 +126,16 @@ class Test(unittest.TestCase):
         self.assertEqual(sorted(outcomes), ["4"] + ["ABORTED"] * 19)
         self.refused("ABORTED", "is not found", self.client.call, "ExtendSession", session_handle="no")
 
+    def test_an_extension_that_cannot_be_placed_leaves_nothing(self):
+        self.begin()
+        s = self.client.create(self.sum())
+        more = graph(999)
+        node(more, "d", "Identity", ["c"], device="/job:nobody")
+        self.refused("INVALID_ARGUMENT", "Cannot assign a device", self.client.call, "ExtendSession", session_handle=s,
+                     graph_def=more)
+        self.assertEqual(self.client.values(s, ["c:0"]), {"c:0": 7})
+        self.assertEqual([made.versions.producer for made in self.workers[0].graphs.values()], [134])
+
     @staticmethod
     def outcome(call, *args):
         try:
