@@ -335,10 +335,11 @@ static bool config_take(struct mu_ss_session *s, struct mu_ss_error *error)
         return false;
     if (!r->has_config || !r->config.len)
         return true;
-    s->options = mu__session__config__unpack(NULL, r->config.len, r->config.data);
+    s->options =
+        mu_ss_message_read(&mu__session__config__descriptor, r->config, "the session's ConfigProto is damaged", error);
     s->config.data = malloc(r->config.len);
     if (!s->options || !s->config.data)
-        return mu_ss_fail(error, MUSTER_INVALID_ARGUMENT, "the session's ConfigProto is damaged");
+        return mu_ss_fail(error, MUSTER_RESOURCE_EXHAUSTED, "no memory for a session's ConfigProto");
     memcpy(s->config.data, r->config.data, r->config.len);
     s->config.len = r->config.len;
     if (s->options->use_per_session_threads || s->options->n_session_inter_op_thread_pool)

@@ -90,9 +90,10 @@ static bool library_add(struct mu_ss_graph *g, const Mu__Graph__GraphDef *def, s
 
     if (!def->has_library || def->library.len == 0)
         return true;
-    library = mu__session__library__unpack(NULL, def->library.len, def->library.data);
+    library = mu_ss_message_read(&mu__session__library__descriptor, def->library,
+                                 "the graph's library of functions is damaged", error);
     if (!library)
-        return mu_ss_fail(error, MUSTER_INVALID_ARGUMENT, "the graph's library of functions is damaged");
+        return false;
     if (!mu_ss_grow(&g->libraries, sizeof *g->libraries, g->num_libraries + 1, &g->room_libraries)) {
         mu__session__library__free_unpacked(library, NULL);
         return mu_ss_fail(error, MUSTER_RESOURCE_EXHAUSTED, "no memory for a graph");

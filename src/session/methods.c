@@ -12,20 +12,33 @@
 #include "rpc/codec.h"
 #include "session/private.h"
 
+void *mu_ss_message_read(const ProtobufCMessageDescriptor *kind, ProtobufCBinaryData bytes, const char *damaged,
+                         struct mu_ss_error *error)
+{
+    static const char *const not_text[] = {"config",         "tensor",     "feed", "library", "s",
+                                           "tensor_content", "string_val", "func", NULL};
+    ProtobufCMessage *message;
+    enum muster_status status = mu_codec_read(kind, not_text, bytes.data, bytes.len, &message);
+
+    if (!status)
+        return message;
+    mu_ss_fail(error, status, "%s", status == MUSTER_INVALID_ARGUMENT ? damaged : muster_last_error());
+    return NULL;
+}
+
 /* NULL: it has been refused. */
 static void *request_read(struct mu_rpc_call *call, const ProtobufCMessageDescriptor *kind, const void *body,
                           size_t len)
 {
-    static const char *const not_text[] = {"config",         "tensor",     "feed", "library", "s",
-                                           "tensor_content", "string_val", "func", NULL};
-    ProtobufCMessage *request;
-    enum muster_status status = mu_codec_read(kind, not_text, body, len, &request);
+    struct mu_ss_error error = {0};
+    void *request = mu_ss_message_read(kind, (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)body},
+                                       "Unable to parse request", &error);
 
-    if (!status)
-        return request;
-    mu_rpc_refuse(call, status == MUSTER_INVALID_ARGUMENT ? MUSTER_INTERNAL : status,
-                  status == MUSTER_INVALID_ARGUMENT ? "Unable to parse request" : muster_last_error(), NULL, 0);
-    return NULL;
+    if (error.status == MUSTER_INVALID_ARGUMENT)
+        error.status = MUSTER_INTERNAL;
+    if (!request)
+        mu_ss_refuse(call, &error);
+    return request;
 }
 
 static struct mu_master *service_of(struct mu_rpc_call *call)

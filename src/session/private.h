@@ -404,6 +404,9 @@ void mu_ss_resets_end(struct mu_master *service);
 
 /* ---- methods.c ---- */
 extern const struct mu_rpc_method mu_ss_methods[]; /* ends with {0} */
+/* A message of a client, with bounded memory. NULL: error says why; `damaged` where it is no such message. */
+void *mu_ss_message_read(const ProtobufCMessageDescriptor *kind, ProtobufCBinaryData bytes, const char *damaged,
+                         struct mu_ss_error *error);
 /* Refused with the error, which is cleared. */
 void mu_ss_refuse(struct mu_rpc_call *call, struct mu_ss_error *error);
 void mu_ss_answer(struct mu_rpc_call *call, const ProtobufCMessage *message);

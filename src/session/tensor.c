@@ -8,7 +8,7 @@
 #include "kernel/graph.pb-c.h"
 #include "session/private.h"
 
-enum { DIMS_MAX = 254, CONTENT = 4 };
+enum { DIMS_MAX = 254, CONTENT = 4, SHAPE_MAX = 64 << 10 /* bytes of its message */ };
 #define ELEMENTS_MAX (1ull << 40)
 
 struct tensor_look {
@@ -34,7 +34,8 @@ static const uint8_t *varint_read(const uint8_t *at, const uint8_t *end, uint64_
 
 static bool shape_look(const uint8_t *bytes, size_t len, struct tensor_look *t)
 {
-    Mu__Graph__TensorShapeProto *shape = mu__graph__tensor_shape_proto__unpack(NULL, len, bytes);
+    Mu__Graph__TensorShapeProto *shape =
+        len <= SHAPE_MAX ? mu__graph__tensor_shape_proto__unpack(NULL, len, bytes) : NULL;
     bool is_well = shape && !shape->unknown_rank && shape->n_dim <= DIMS_MAX;
 
     t->elements = 1;

@@ -490,6 +490,21 @@ class Test(unittest.TestCase):
                 self.assertNotIn(e.code().name, ("UNAVAILABLE", "UNKNOWN"), (method, body, e.details()))
         self.assertEqual(self.client.values(s, ["c:0"]), {"c:0": 7})
 
+    def test_what_is_read_of_bytes_within_a_request_is_bounded(self):
+        self.begin()
+        made = self.sum()
+        s = self.client.create(made)
+        many = 6 << 20  # empty messages of two bytes, which take twenty times as much when they are read
+        text = "read, it takes more than 64 MiB beyond its size"
+        self.refused("RESOURCE_EXHAUSTED", text, self.client.call, "CreateSession", graph_def=made,
+                     config=b"\x62\x00" * many)
+        more = graph()
+        more.library = b"\x0a\x00" * many
+        self.refused("RESOURCE_EXHAUSTED", text, self.client.call, "ExtendSession", session_handle=s, graph_def=more)
+        shape = b"\xa2\x06\x80\x80\x04" + b"x" * (1 << 16)  # nothing that is known
+        self.failed("INVALID_ARGUMENT", "Invalid TensorProto for feed value 0", s, ["c:0"],
+                    feed={"a:0": b"\x08\x01\x12\x85\x80\x04" + shape})
+
     def test_compressed_requests(self):
         for kind in (grpc.Compression.Gzip, grpc.Compression.Deflate):
             self.begin(compression=kind)
