@@ -220,6 +220,8 @@ static void step_answer(struct mu_ss_step *step)
 {
     struct mu_master *service = step->session->service;
     bool is_refused = step->error.status && !step->stores_errors;
+    /* A client says a request again that was UNAVAILABLE, and would never read why. */
+    enum muster_status refusal = step->error.status == MUSTER_UNAVAILABLE ? MUSTER_ABORTED : step->error.status;
     struct mu_rpc_call *call = step->call;
     void *reply = NULL;
     size_t len = 0;
@@ -232,7 +234,7 @@ static void step_answer(struct mu_ss_step *step)
     if (call && reply)
         mu_rpc_answer(call, reply, len);
     else if (call)
-        mu_rpc_refuse(call, is_refused ? step->error.status : MUSTER_RESOURCE_EXHAUSTED,
+        mu_rpc_refuse(call, is_refused ? refusal : MUSTER_RESOURCE_EXHAUSTED,
                       is_refused ? mu_ss_text(&step->error) : "no memory for the reply", NULL, 0);
     free(reply);
 }

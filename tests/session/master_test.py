@@ -463,6 +463,19 @@ class Test(unittest.TestCase):
                 self.assertEqual(job.said(), "muster run: /job:worker/task:0: its executor was killed by signal 9\n")
                 self.failed("ABORTED", "/job:worker/replica:0/task:0 is gone", s, ["c:0"])
 
+    def test_a_callable_whose_executor_is_gone_is_not_to_be_run_again(self):
+        self.begin(three())
+        made = graph()
+        node(made, "block", "Block", device="/job:worker/task:1")
+        s, worker = self.client.create(made), self.workers[2]
+        handle = self.client.call("MakeCallable", session_handle=s, options=m.CallableOptions(fetch=["block:0"])).handle
+        late = [self.client.later("RunCallable", m.RunCallableRequest(session_handle=s, handle=handle)),
+                self.client.later("RunStep", self.client.request(s, ["block:0"], store_errors_in_response_body=False))]
+        self.wait("both run", lambda: len(worker.blocks) == 2)
+        worker.stop()
+        for one in late:
+            self.refused("ABORTED", "/job:worker/replica:0/task:1", one.result)
+
     def test_bodies_that_are_none_of_its_messages(self):
         self.begin()
         made = self.sum()

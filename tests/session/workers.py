@@ -168,7 +168,7 @@ class Worker:
         self.graphs, self.sessions, self.cleared, self.cleaned, self.dropped = {}, {}, [], [], []
         self.variables, self.handles = {}, itertools.count()
         self.begun, self.release, self.cancelled = threading.Event(), threading.Event(), threading.Event()
-        self.steps = {}
+        self.steps, self.blocks = {}, []  # blocks: of the steps whose Block has begun
         self.server = grpc.server(concurrent.futures.ThreadPoolExecutor(32), options=OPTIONS + [("grpc.so_reuseport", 0)])
         methods = {n: grpc.unary_unary_rpc_method_handler(getattr(self, n), request_deserializer=r.FromString,
                                                           response_serializer=lambda a: a.SerializeToString())
@@ -295,6 +295,7 @@ class Run:
         if n.op == "Const":
             return [attrs["value"].tensor.SerializeToString()]
         if n.op == "Block":
+            w.blocks.append(self.step)
             w.begun.set()
             while not w.release.wait(0.01):
                 if self.stop.is_set():
