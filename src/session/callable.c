@@ -8,18 +8,26 @@
 #include "base/list.h"
 #include "session/private.h"
 
-static void callable_free(struct mu_ss_session *s, struct mu_ss_callable *c)
+void mu_ss_callable_drop(struct mu_ss_callable *c)
 {
-    MU_LIST_DROP(s->callables, c);
+    if (!c || --c->holders > 0)
+        return;
     mu_ss_compiled_release(c->compiled);
     protobuf_c_message_free_unpacked(c->request, NULL);
     free(c);
 }
 
+/* It has no handle any more. */
+static void callable_forget(struct mu_ss_session *s, struct mu_ss_callable *c)
+{
+    MU_LIST_DROP(s->callables, c);
+    mu_ss_callable_drop(c);
+}
+
 void mu_ss_callables_clear(struct mu_ss_session *s)
 {
     while (s->callables)
-        callable_free(s, s->callables);
+        callable_forget(s, s->callables);
 }
 
 static struct mu_ss_callable *callable_find(const struct mu_ss_session *s, int64_t handle)
@@ -84,6 +92,7 @@ void mu_ss_callable_ready(struct mu_ss_step *step)
         return;
     }
     c->handle = s->next_callable++;
+    c->holders = 1;
     c->compiled = step->compiled;
     c->compiled->users++;
     c->request = step->request;
@@ -140,7 +149,8 @@ void mu_ss_callable_run(struct mu_ss_session *s, struct mu_rpc_call *call, Proto
     }
     options = ((const Mu__Session__MakeCallableRequest *)c->request)->options->run_options;
     step->request_id = r->request_id;
-    step->callable = c->handle;
+    step->callable = c;
+    c->holders++;
     step->compiled = c->compiled;
     c->compiled->users++;
     if (options && options->timeout_in_ms > 0)
@@ -154,5 +164,5 @@ void mu_ss_callable_release(struct mu_ss_session *s, int64_t handle)
     struct mu_ss_callable *c = callable_find(s, handle);
 
     if (c)
-        callable_free(s, c);
+        callable_forget(s, c);
 }

@@ -57,7 +57,7 @@ void mu_ss_partial_setup(struct mu_ss_session *s, struct mu_rpc_call *call, Prot
         return;
     }
     step->request_id = r->request_id;
-    step->callable = s->next_partial++; /* one that fails has used its number up */
+    step->setup = s->next_partial++; /* one that fails has used its number up */
     step->compiled = mu_ss_compile(s, &want, &step->error);
     mu_ss_step_begin(step);
 }
@@ -82,7 +82,7 @@ void mu_ss_partial_ready(struct mu_ss_step *step)
         mu_ss_step_abort(step, MUSTER_RESOURCE_EXHAUSTED, "no memory for a partial run");
         return;
     }
-    p->handle = step->callable;
+    p->handle = step->setup;
     p->step = mu_ss_random_id();
     p->compiled = c;
     p->left = c->num_feeds + c->num_fetches;

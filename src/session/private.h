@@ -257,7 +257,8 @@ struct mu_ss_step {
     bool wants_stats, wants_graphs;
     const Mu__Session__RunOptions *options; /* of the request */
     struct mu_ss_partial *partial;
-    int64_t callable;
+    struct mu_ss_callable *callable;   /* held */
+    int64_t setup;                     /* the number of a set-up: its partial run's handle */
     const ProtobufCBinaryData **feeds; /* by number of the subgraph's; NULL: not given */
     bool *wants;                       /* by fetch, with its tensor */
     struct mu_ss_tensor *tensors;
@@ -309,9 +310,11 @@ void mu_ss_partials_clear(struct mu_ss_session *s);
 struct mu_ss_callable {
     struct mu_ss_callable *next, *prev;
     int64_t handle;
+    uint32_t holders; /* steps of it; the session, until it is released */
     struct mu_ss_compiled *compiled;
     ProtobufCMessage *request; /* MakeCallableRequest */
 };
+void mu_ss_callable_drop(struct mu_ss_callable *c); /* NULL is allowed */
 void mu_ss_callable_make(struct mu_ss_session *s, struct mu_rpc_call *call, ProtobufCMessage *request);
 void mu_ss_callable_ready(struct mu_ss_step *step);
 void mu_ss_callable_run(struct mu_ss_session *s, struct mu_rpc_call *call, ProtobufCMessage *request);

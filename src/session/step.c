@@ -73,6 +73,7 @@ void mu_ss_step_free(struct mu_ss_step *step)
     free(step->running);
     mu_ss_error_clear(&step->error);
     mu_ss_compiled_release(step->compiled);
+    mu_ss_callable_drop(step->callable);
     if (step->request)
         protobuf_c_message_free_unpacked(step->request, NULL);
     free(step);
@@ -189,17 +190,12 @@ static void *callable_reply(struct mu_ss_step *step, size_t *ret_len)
 {
     Mu__Session__RunCallableResponse r = MU__SESSION__RUN_CALLABLE_RESPONSE__INIT;
     Mu__Session__RunMetadata metadata = MU__SESSION__RUN_METADATA__INIT;
-    const struct mu_ss_callable *callable = NULL;
-    const Mu__Session__CallableOptions *options;
-    ProtobufCBinaryData *all;
+    const Mu__Session__CallableOptions *options =
+        ((const Mu__Session__MakeCallableRequest *)step->callable->request)->options;
+    ProtobufCBinaryData *all = calloc(options->n_fetch + 1, sizeof *all);
     void *reply = NULL;
 
-    for (const struct mu_ss_callable *c = step->session->callables; c; c = c->next)
-        if (c->handle == step->callable)
-            callable = c;
-    options = callable ? ((const Mu__Session__MakeCallableRequest *)callable->request)->options : NULL;
-    all = calloc(options ? options->n_fetch + 1 : 1, sizeof *all);
-    for (size_t i = 0; all && options && i < options->n_fetch; i++) {
+    for (size_t i = 0; all && i < options->n_fetch; i++) {
         uint32_t k = mu_ss_feed_find(step->compiled->fetches, step->compiled->num_fetches, options->fetch[i]);
 
         all[r.n_fetch++] = (ProtobufCBinaryData){step->tensors[k].len, step->tensors[k].bytes};

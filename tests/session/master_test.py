@@ -425,6 +425,18 @@ class Test(unittest.TestCase):
         self.refused("INVALID_ARGUMENT", "Attempted to run callable after handle was released: 0", run, one, 1, 2)
         self.refused("INVALID_ARGUMENT", "Attempted to run callable after handle was released: -1", run, -1)
 
+    def test_a_callable_that_is_released_while_it_runs_gives_what_it_fetches(self):
+        self.begin()
+        made = graph()
+        node(made, "block", "Block")
+        s, worker = self.client.create(made), self.workers[0]
+        handle = self.client.call("MakeCallable", session_handle=s, options=m.CallableOptions(fetch=["block:0"])).handle
+        late = self.client.later("RunCallable", m.RunCallableRequest(session_handle=s, handle=handle))
+        self.assertTrue(worker.begun.wait(w.PATIENCE))
+        self.client.call("ReleaseCallable", session_handle=s, handle=handle)
+        worker.release.set()
+        self.assertEqual([number(t) for t in m.RunCallableResponse.FromString(late.result()).fetch], [1])
+
     # ---- executors that go, and clients that are none
 
     def test_a_dead_executor_is_named_at_once_and_may_come_again(self):
