@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "segment/cluster.h"
 #include "segment/wait.h"
+#include "segment/work.h"
 
 enum muster_status mu_ps_refuse_kind(const struct muster_ps *ps, bool wants_rows)
 {
@@ -264,9 +265,11 @@ static enum muster_status version_await(struct muster_ps *ps, struct mu_ctx *ctx
     char what[MUSTER_PS_NAME_MAX + 64];
     enum muster_status status = mu_ps_shard_read(ps, ctx, shard, s);
     struct mu_wait w;
+    bool blocks;
 
     if (status || s->version >= version)
         return status;
+    blocks = mu_crew_block(ctx);
     snprintf(what, sizeof what, "version %llu of tensor %s", (unsigned long long)version, ps->name);
     mu_wait_begin(&w, ps->seg, ctx, deadline, what);
     while (!status) {
@@ -281,6 +284,8 @@ static enum muster_status version_await(struct muster_ps *ps, struct mu_ctx *ctx
             status = say_late(ps, s, what);
     }
     mu_wait_end(&w);
+    if (blocks)
+        mu_crew_unblock(ctx);
     return status;
 }
 

@@ -14,6 +14,7 @@
 #include "segment/hosts.h"
 #include "segment/table.h"
 #include "segment/wait.h"
+#include "segment/work.h"
 
 static enum muster_status name_check(const struct muster *m, const char *name)
 {
@@ -338,6 +339,7 @@ static enum muster_status ps_await(struct muster_ps *ps, struct mu_ctx *ctx, mus
     struct mu_key k;
     struct mu_wait w;
     uint64_t was;
+    bool blocks = mu_crew_block(ctx);
 
     name_key(&k, ps);
     snprintf(what, sizeof what, "tensor %s", ps->name);
@@ -352,6 +354,8 @@ static enum muster_status ps_await(struct muster_ps *ps, struct mu_ctx *ctx, mus
             status = mu_wait_on(&w, mu_table_bucket(&t, &k), found.word);
     } while (!status);
     mu_wait_end(&w);
+    if (blocks)
+        mu_crew_unblock(ctx);
     return status;
 }
 

@@ -20,6 +20,7 @@ enum muster_status muster_queue_wait(struct muster_queue *queue, uint32_t reader
     uint32_t there = 0;
     struct mu_ctx *ctx;
     struct mu_wait w;
+    bool blocks;
 
     if (!status && readers > queue->num_lines)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "%u readers of a queue that may have %u", readers, queue->num_lines);
@@ -27,6 +28,7 @@ enum muster_status muster_queue_wait(struct muster_queue *queue, uint32_t reader
         status = mu_enter(queue->m, &ctx);
     if (status)
         return status;
+    blocks = mu_crew_block(ctx);
     snprintf(what, sizeof what, "%u readers of queue 0x%016llx", readers, (unsigned long long)queue->ref);
     mu_wait_begin(&w, ctx->seg, ctx, deadline, what);
     while (!status) {
@@ -42,6 +44,8 @@ enum muster_status muster_queue_wait(struct muster_queue *queue, uint32_t reader
             status = mu_wait_on(&w, mu_object_word(ctx->seg, queue->ref), o.word);
     }
     mu_wait_end(&w);
+    if (blocks)
+        mu_crew_unblock(ctx);
     if (status == MUSTER_DEADLINE_EXCEEDED)
         mu_fail(status, "the deadline passed while waiting for %s: there are %u", what, there);
     mu_exit(ctx);

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <muster/ps.h>
+#include <muster/queue.h>
+
 #include "child.h"
 #include "job.h"
 #include "test.h"
@@ -334,6 +337,80 @@ THREADS_TEST(a_call_that_serves_a_place_leaves_the_others_a_thread)
     assert_status(outcome_of(served), MUSTER_OK, "a call beside one that serves a place");
     assert_status(outcome_of(call_of(0, atomic_load(&place_of_call))), MUSTER_OK, "a call of the place");
     assert_status(outcome_of(serves), MUSTER_OK, "the call that serves it");
+    crew_end(crew);
+}
+
+/* What a call waits for until the next one, of the same number, does it. */
+enum { TENSOR_IS_MADE, TENSOR_IS_PUSHED, READER_IS_THERE, WAITS };
+static const struct muster_ps_config one_float;
+static struct muster_ps *waited_tensor;
+static struct muster_queue *waited_queue;
+static muster_object waited_reference;
+static _Atomic bool call_waits;
+
+MUSTER_API enum muster_status threads_wait(struct muster *m, struct muster_call *call);
+MUSTER_API enum muster_status threads_act(struct muster *m, struct muster_call *call);
+
+static uint8_t number_of(struct muster_call *call)
+{
+    struct muster_object_view view;
+
+    return muster_call_argument(call, 0, &view) ? WAITS : *(const uint8_t *)view.data;
+}
+
+enum muster_status threads_wait(struct muster *m, struct muster_call *call)
+{
+    uint8_t number = number_of(call);
+
+    atomic_store(&call_waits, true);
+    if (number == TENSOR_IS_MADE)
+        return muster_ps_open(m, "tensor", muster_after_ms(60000), &waited_tensor);
+    if (number == TENSOR_IS_PUSHED)
+        return muster_ps_wait(waited_tensor, 1, muster_after_ms(60000), NULL);
+    return muster_queue_wait(waited_queue, 1, muster_after_ms(60000));
+}
+
+enum muster_status threads_act(struct muster *m, struct muster_call *call)
+{
+    static struct muster_ps *tensor;
+    static struct muster_queue *reader;
+    uint8_t number = number_of(call);
+    float one = 1;
+
+    if (number == TENSOR_IS_MADE)
+        return muster_ps_create(m, "tensor", &one_float, NULL, &tensor);
+    if (number == TENSOR_IS_PUSHED)
+        return muster_ps_push(tensor, &one, 0, NULL);
+    if (number == READER_IS_THERE)
+        return muster_queue_open(m, waited_reference, &reader);
+    muster_ps_close(tensor);
+    return muster_queue_close(reader);
+}
+
+THREADS_TEST(a_call_that_waits_for_a_tensor_or_a_reader_leaves_the_others_a_thread)
+{
+    muster_function waits = symbol_of("threads_wait"), acts = symbol_of("threads_act");
+    pthread_t crew = thread_start(crew_run, NULL);
+    muster_object wait, act;
+    uint8_t number;
+
+    OK(muster_queue_create(me, NULL, &waited_queue, &waited_reference));
+    for (number = 0; number <= WAITS; number++) {
+        struct muster_argument argument = {.data = &number, .len = 1};
+
+        atomic_store(&call_waits, false);
+        wait = 0;
+        if (number < WAITS) {
+            OK(muster_submit(me, waits, &argument, 1, NULL, &wait));
+            await(atomic_load(&call_waits), "no call runs");
+        }
+        OK(muster_submit(me, acts, &argument, 1, NULL, &act));
+        assert_status(outcome_of(act), MUSTER_OK, "a call beside one that waits");
+        if (wait)
+            assert_status(outcome_of(wait), MUSTER_OK, "a call that waits");
+    }
+    muster_ps_close(waited_tensor);
+    OK(muster_queue_close(waited_queue));
     crew_end(crew);
 }
 
