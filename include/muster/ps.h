@@ -11,7 +11,8 @@
  *
  * Rounds: with `pushers` > 0, a push is kept until that many tasks have pushed in this round; the last one of them adds
  * (or averages) them, applies the optimizer once, and raises the version by 1: in the same commit as its own push. A
- * task may push ahead of the round that is open by `staleness` rounds; then its push waits. Rows have no rounds.
+ * task may push ahead of the round that is open by `staleness` rounds; then its push waits. Rows have no rounds. A
+ * process without a task's number, a worker (MUSTER_JOIN_WORKER), pushes to tensors without rounds only.
  *
  * A tensor lives as long as a task has it open. All calls are thread-safe; none blocks but those with a deadline.
  * MUSTER_UNAVAILABLE: a task is in error; MUSTER_CANCELLED: interrupted, or the job was closed, while it waited.
@@ -105,8 +106,8 @@ MUSTER_API enum muster_status muster_ps_set_rate(struct muster_ps *ps, double ra
  * Push as many numbers as the tensor has. The deadline is for the turn of a round that has ended (and of a large push
  * behind another): MUSTER_DEADLINE_EXCEEDED names the pushes that the round has. *ret_version (may be NULL): the
  * version that has this push, of the last shard: where it is kept, the one that its round will make unless it is
- * set before. Where a call
- * fails, and the tensor has several shards, the first of them may have the push.
+ * set before. Where a call fails, and the tensor has several shards, the first of them may have the push.
+ * MUSTER_FAILED_PRECONDITION: the tensor has rounds, and the caller is no task.
  */
 MUSTER_API enum muster_status muster_ps_push(struct muster_ps *ps, const void *data, muster_deadline deadline,
                                              uint64_t *ret_version);

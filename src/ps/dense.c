@@ -370,6 +370,11 @@ enum muster_status muster_ps_push(struct muster_ps *ps, const void *data, muster
 {
     enum muster_status status = mu_ps_refuse_kind(ps, false);
 
+    if (!status && ps->config.pushers && ps->m->task_id < 0)
+        status = mu_fail(MUSTER_FAILED_PRECONDITION,
+                         "tensor %s: a round counts one push of each task, and this process, a worker or an observer, "
+                         "has no task's number: join as a task, or make the tensor without rounds (pushers = 0)",
+                         ps->name);
     for (uint32_t i = 0; !status && i < ps->config.shards; i++) {
         const uint8_t *part = (const uint8_t *)data + ps_first(ps, i) * ps->width;
         struct ps_shard was;

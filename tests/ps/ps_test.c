@@ -265,6 +265,30 @@ PS_TEST(a_task_is_ahead_by_the_staleness_and_no_more)
     muster_ps_close(b);
 }
 
+PS_TEST(a_worker_has_no_push_in_a_round)
+{
+    struct muster_ps_config c = shape(1);
+    struct muster *worker = test_join(job.name, -1, MUSTER_JOIN_WORKER | MUSTER_JOIN_NO_HEARTBEAT);
+    struct muster_ps *ps, *mine;
+    float one = 1;
+
+    assert_non_null(worker);
+    c.pushers = 2;
+    ps = create(0, "round", &c, NULL);
+    assert_int_equal(muster_ps_open(worker, "round", 0, &mine), MUSTER_OK);
+    assert_int_equal(muster_ps_push(mine, &one, 0, NULL), MUSTER_FAILED_PRECONDITION);
+    SAYS("tensor round: a round counts one push of each task");
+    push(ps, 1, 1);
+    assert_true(value_of(mine, 1) == 0); /* the worker's does not count as one */
+    muster_ps_close(mine);
+    muster_ps_close(ps);
+    c.pushers = 0;
+    assert_int_equal(muster_ps_create(worker, "plain", &c, NULL, &mine), MUSTER_OK);
+    push(mine, 1, 1);
+    muster_ps_close(mine);
+    assert_int_equal(muster_leave(worker), MUSTER_OK);
+}
+
 /* ---- threads ---- */
 
 struct pusher {
