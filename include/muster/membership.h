@@ -12,6 +12,7 @@
  *
  * A task that dies, leaves or is in error meanwhile, or is not there at the deadline, rolls the change back: the epoch
  * goes on as it was, and the sentence names the task. A task that was to go may leave instead of saying anything.
+ * A member that was lost before the change may be among those that go: nobody waits for it.
  * A member that is lost leaves the membership at once, with an epoch of its own, where the job says that it shrinks.
  *
  * Ranks count from 0 in each role, without gaps. Members keep their order when others go; newcomers are put behind.

@@ -145,7 +145,7 @@ static void missing_say(struct mu_membership_edit *e, uint8_t flag, char text[WH
     for (uint32_t i = 0; i < c->head.count && named < 4 && n < WHO_MAX; i++) {
         char name[MU_NAME_MAX];
 
-        if (!(c->rows[i].flags & (MU_IS_MEMBER | MU_IS_NEXT)) || c->rows[i].flags & flag)
+        if (!(c->rows[i].flags & (MU_IS_MEMBER | MU_IS_NEXT)) || c->rows[i].flags & (flag | MU_IS_DONE))
             continue;
         mu_cluster_place(e->ctx->seg, i, &e->records[i], name);
         if (named++ == 3)
@@ -172,6 +172,12 @@ static bool goers_look(struct mu_membership_edit *e)
     return changed;
 }
 
+/* A member that was lost before the change that takes it out: its row says done, and of no process. */
+static bool goer_was_lost(const struct mu_member_row *row)
+{
+    return (row->flags & (MU_IS_MEMBER | MU_IS_NEXT | MU_IS_DONE)) == (MU_IS_MEMBER | MU_IS_DONE) && !row->attempt;
+}
+
 /* The participant that makes the pending change impossible; -1: there is none. */
 static int64_t change_culprit(const struct mu_membership_edit *e)
 {
@@ -179,6 +185,8 @@ static int64_t change_culprit(const struct mu_membership_edit *e)
         const struct mu_member_row *row = &e->copy->rows[i];
         const struct mu_task_record *r = &e->records[i];
 
+        if (goer_was_lost(row))
+            continue;
         if (row->flags & (MU_IS_MEMBER | MU_IS_NEXT) &&
             (mu_membership_is_lost(row, r) || (row->flags & MU_IS_NEXT && mu_membership_has_left(r))))
             return i;
@@ -189,7 +197,7 @@ static int64_t change_culprit(const struct mu_membership_edit *e)
 static bool all_have(const struct mu_membership_copy *c, uint8_t flag)
 {
     for (uint32_t i = 0; i < c->head.count; i++)
-        if (c->rows[i].flags & (MU_IS_MEMBER | MU_IS_NEXT) && !(c->rows[i].flags & flag))
+        if (c->rows[i].flags & (MU_IS_MEMBER | MU_IS_NEXT) && !(c->rows[i].flags & (flag | MU_IS_DONE)))
             return false;
     return true;
 }

@@ -258,8 +258,7 @@ static enum muster_status goers_take(struct mu_membership_edit *e, const struct 
     struct mu_membership_copy *c = e->copy;
 
     for (uint32_t i = 0; i < c->head.count; i++) {
-        c->rows[i].attempt =
-            0; /* of the last change: a member that was started again since may take part in this one */
+        c->rows[i].attempt = 0; /* of the last change: a member that was started again may take part in this one */
         if (c->rows[i].flags & MU_IS_MEMBER && !mu_membership_has_left(&e->records[i]))
             c->rows[i].flags |= MU_IS_NEXT;
     }
@@ -269,6 +268,8 @@ static enum muster_status goers_take(struct mu_membership_edit *e, const struct 
         if (task < 0 || (uint32_t)task >= c->head.count || !(c->rows[task].flags & MU_IS_MEMBER))
             return mu_fail(MUSTER_INVALID_ARGUMENT, "task %d is no member", task);
         c->rows[task].flags &= (uint8_t)~MU_IS_NEXT;
+        if (mu_membership_is_lost(&c->rows[task], &e->records[task])) /* it can say nothing: nobody waits for it */
+            c->rows[task].flags |= MU_IS_DONE;
     }
     return MUSTER_OK;
 }

@@ -391,3 +391,36 @@ STAGE_TEST(a_group_fails_when_a_member_has_left_its_steps_for_a_change)
     assert_int_equal(heard(2).rank, -1);
     stage_close();
 }
+
+/* Everybody of these, who else is to say something, does it; the change is committed. */
+static void agree(const int *players, int count, uint64_t epoch)
+{
+    for (int i = 0; i < count; i++)
+        tell_plain(players[i], act_next);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(heard(players[i]).epoch, epoch);
+}
+
+STAGE_TEST(a_dead_member_is_replaced_by_a_task_that_comes)
+{
+    struct muster_member m[64];
+    uint64_t change;
+    size_t count;
+
+    open_members(4, 3, 1, 0);
+    stage_kill(1);
+    assert_int_equal(muster_scavenge(stage_observer, NULL), MUSTER_OK);
+    assert_int_equal(propose(3, 1, LONG, &change), MUSTER_OK);
+    assert_int_equal(seen().phase, MUSTER_PHASE_PREPARING);
+    stage_enter(3, MUSTER_JOIN_RECOVERABLE);
+    agree((int[]){0, 2, 3}, 3, 2);
+    now_of(stage_observer, m, &count);
+    assert_int_equal(count, 3);
+    assert_int_equal(m[1].task_id, 2);
+    assert_int_equal(m[2].task_id, 3);
+    stage_kill(2); /* one that has no part as one that was lost before still rolls a change back */
+    assert_int_equal(propose(1, 3, LONG, &change), MUSTER_OK);
+    assert_int_equal(muster_scavenge(stage_observer, NULL), MUSTER_OK);
+    assert_int_equal(seen().outcome, MUSTER_OUTCOME_ROLLED_BACK);
+    stage_close();
+}
