@@ -103,7 +103,8 @@ MUSTER_API enum muster_status muster_membership_wait(struct muster *muster, stru
 
 /*
  * Propose a change: these tasks come, in the role of that name (NULL: "worker"), those go. It is rolled back when not
- * everybody is done within `timeout_ns`. Tasks that come need not have joined yet. MUSTER_FAILED_PRECONDITION: another
+ * everybody is done within `timeout_ns`. Tasks that come need not have joined yet, or may have left or died and be
+ * started again, until then. MUSTER_FAILED_PRECONDITION: another
  * change is pending; MUSTER_INVALID_ARGUMENT: a task that comes is a member, one that goes is none, or fewer or more
  * would be left than the job may have.
  */

@@ -178,6 +178,14 @@ static bool goer_was_lost(const struct mu_member_row *row)
     return (row->flags & (MU_IS_MEMBER | MU_IS_NEXT | MU_IS_DONE)) == (MU_IS_MEMBER | MU_IS_DONE) && !row->attempt;
 }
 
+/* The record is of a process that had gone before the change was proposed: the task is still to come. */
+static bool comer_is_awaited(const struct mu_members *h, const struct mu_member_row *row,
+                             const struct mu_task_record *r)
+{
+    return (row->flags & (MU_IS_MEMBER | MU_IS_NEXT)) == MU_IS_NEXT && !row->attempt && r->attempt &&
+           r->state != MUSTER_TASK_CONNECTED && !(r->flags & MU_TASK_ENDED) && r->since <= h->since;
+}
+
 /* The participant that makes the pending change impossible; -1: there is none. */
 static int64_t change_culprit(const struct mu_membership_edit *e)
 {
@@ -185,7 +193,7 @@ static int64_t change_culprit(const struct mu_membership_edit *e)
         const struct mu_member_row *row = &e->copy->rows[i];
         const struct mu_task_record *r = &e->records[i];
 
-        if (goer_was_lost(row))
+        if (goer_was_lost(row) || comer_is_awaited(&e->copy->head, row, r))
             continue;
         if (row->flags & (MU_IS_MEMBER | MU_IS_NEXT) &&
             (mu_membership_is_lost(row, r) || (row->flags & MU_IS_NEXT && mu_membership_has_left(r))))

@@ -424,3 +424,28 @@ STAGE_TEST(a_dead_member_is_replaced_by_a_task_that_comes)
     assert_int_equal(seen().outcome, MUSTER_OUTCOME_ROLLED_BACK);
     stage_close();
 }
+
+STAGE_TEST(a_task_that_has_left_or_died_before_may_come)
+{
+    uint64_t change;
+    int again;
+
+    open_members(4, 2, 1, 0);
+    stage_enter(2, MUSTER_JOIN_RECOVERABLE);
+    stage_enter(3, MUSTER_JOIN_RECOVERABLE);
+    assert_status(do_plain(2, act_leave), MUSTER_OK);
+    assert_int_equal(propose(2, -1, LONG, &change), MUSTER_OK);
+    assert_int_equal(seen().phase, MUSTER_PHASE_PREPARING);
+    again = stage_enter(2, MUSTER_JOIN_RECOVERABLE);
+    agree((int[]){0, 1, again}, 3, 2);
+
+    stage_kill(3);
+    assert_int_equal(muster_scavenge(stage_observer, NULL), MUSTER_OK);
+    assert_int_equal(propose(3, -1, LONG, &change), MUSTER_OK);
+    assert_int_equal(seen().phase, MUSTER_PHASE_PREPARING);
+    assert_int_equal(muster_task_reset(stage_observer, 3), MUSTER_OK);
+    assert_status(do_plain(stage_enter(3, MUSTER_JOIN_RECOVERABLE), act_leave), MUSTER_OK); /* and goes within it */
+    assert_int_equal(seen().outcome, MUSTER_OUTCOME_ROLLED_BACK);
+    assert_int_equal(seen().epoch, 2);
+    stage_close();
+}
