@@ -2,6 +2,7 @@
  * tests/task/membership_test.c: which tasks a job has, and how that changes while it runs: muster/membership.h, and
  * groups of an epoch.
  */
+#include "job.h"
 #include "stage.h"
 
 #include <string.h>
@@ -447,5 +448,67 @@ STAGE_TEST(a_task_that_has_left_or_died_before_may_come)
     assert_status(do_plain(stage_enter(3, MUSTER_JOIN_RECOVERABLE), act_leave), MUSTER_OK); /* and goes within it */
     assert_int_equal(seen().outcome, MUSTER_OUTCOME_ROLLED_BACK);
     assert_int_equal(seen().epoch, 2);
+    stage_close();
+}
+
+STAGE_TEST(a_member_that_is_started_again_takes_part_in_the_next_change)
+{
+    uint64_t change;
+    int again;
+
+    open_members(3, 3, 1, 0);
+    assert_int_equal(propose(-1, 2, LONG, &change), MUSTER_OK);
+    say(1, act_ready, change, MUSTER_OK);
+    assert_int_equal(muster_membership_cancel(stage_observer, change, NULL), MUSTER_OK);
+    stage_kill(1);
+    assert_int_equal(muster_scavenge(stage_observer, NULL), MUSTER_OK);
+    assert_int_equal(muster_task_reset(stage_observer, 1), MUSTER_OK);
+    again = stage_enter(1, MUSTER_JOIN_RECOVERABLE);
+    assert_int_equal(next_of(again).epoch, 1);
+    assert_int_equal(propose(-1, 2, LONG, &change), MUSTER_OK);
+    agree((int[]){0, again, 2}, 3, 2);
+    stage_close();
+}
+
+/* A change whose time is over, and which nobody has looked at since. */
+static void change_overdue(void)
+{
+    uint64_t change;
+
+    assert_int_equal(propose(-1, 2, 1, &change), MUSTER_OK);
+    await(muster_now_ns() >= seen().deadline, "its time is not over");
+}
+
+STAGE_TEST(a_proposal_that_is_refused_leaves_no_mark)
+{
+    static const int32_t twice[] = {3, 3};
+    struct muster_member m[64];
+    size_t count;
+
+    open_members(4, 3, 1, 0);
+    change_overdue(); /* the edit that refuses the next one rolls it back */
+    assert_int_equal(muster_membership_propose(stage_observer, twice, 2, "role", NULL, 0, LONG, NULL),
+                     MUSTER_INVALID_ARGUMENT);
+    assert_int_equal(seen().outcome, MUSTER_OUTCOME_ROLLED_BACK);
+    now_of(stage_observer, m, &count);
+    assert_int_equal(count, 3);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(m[i].flags, MUSTER_MEMBER_IN);
+    stage_close();
+}
+
+STAGE_TEST(a_wait_that_can_only_look_ends_by_its_deadline)
+{
+    struct muster *looks;
+    struct muster_membership known;
+
+    open_members(3, 3, 1, 0);
+    looks = test_join(stage_job, -1, MUSTER_JOIN_READ_ONLY);
+    assert_non_null(looks);
+    change_overdue();
+    known = now_of(looks, NULL, NULL);
+    assert_int_equal(known.phase, MUSTER_PHASE_PREPARING);
+    assert_int_equal(muster_membership_wait(looks, &known, muster_after_ms(20)), MUSTER_DEADLINE_EXCEEDED);
+    assert_int_equal(muster_leave(looks), MUSTER_OK);
     stage_close();
 }
