@@ -2,8 +2,8 @@
  * agent/serve/session.c: TensorFlow's master (session/session.h) beside a job's tasks, and its executors.
  *
  * Of `muster serve` the executors are servers that others run. Of `muster run` each task has one, a process beside it:
- * `muster executor`. It is started with the job, and again where it has ended by itself; what it held is lost then, and
- * the sessions that used it are told so at once. Which ops there are is asked of such a process, too, once.
+ * `muster executor`. The agent starts it with the job, and again where a signal killed it; what it held is lost then,
+ * and the sessions that used it are told so at once. Which ops there are is asked of such a process, too, once.
  */
 #include "session/session.h"
 
