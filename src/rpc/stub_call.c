@@ -10,6 +10,7 @@
 
 #include "base/list.h"
 #include "rpc/stub_private.h"
+#include "rpc/wire.h"
 
 enum {
     PREFIX = MU_STUB_PREFIX,
@@ -52,23 +53,6 @@ void mu_stub_call_fail(struct mu_stub_call *call, enum muster_status status, con
 
 /* ---- HTTP/2 ------------------------------------------------------------------------------------------------------ */
 
-static bool name_is(const uint8_t *bytes, size_t len, const char *word)
-{
-    return len == strlen(word) && memcmp(bytes, word, len) == 0;
-}
-
-static unsigned digits_read(const uint8_t *digits, size_t len)
-{
-    unsigned n = 0;
-
-    for (size_t i = 0; i < len; i++) {
-        if (digits[i] < '0' || digits[i] > '9' || i >= 3)
-            return 999;
-        n = n * 10 + (unsigned)(digits[i] - '0');
-    }
-    return len > 0 ? n : 999;
-}
-
 static int hex_digit(uint8_t c)
 {
     if (c >= '0' && c <= '9')
@@ -106,12 +90,12 @@ static int on_stub_header(nghttp2_session *session, const nghttp2_frame *frame, 
     (void)user;
     if (!call)
         return 0;
-    if (name_is(name, name_len, ":status")) {
-        call->http_status = digits_read(value, len);
-    } else if (name_is(name, name_len, "grpc-status")) {
-        call->grpc_status = digits_read(value, len);
+    if (mu_wire_is(name, name_len, ":status")) {
+        call->http_status = mu_wire_status(value, len);
+    } else if (mu_wire_is(name, name_len, "grpc-status")) {
+        call->grpc_status = mu_wire_status(value, len);
         call->has_status = true;
-    } else if (name_is(name, name_len, "grpc-message")) {
+    } else if (mu_wire_is(name, name_len, "grpc-message")) {
         words_take(call, value, len);
     }
     return 0;

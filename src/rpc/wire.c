@@ -1,5 +1,5 @@
 /*
- * rpc/wire.c: timeouts, percent-encoding and base64, as gRPC writes them in headers.
+ * rpc/wire.c: timeouts, statuses, percent-encoding and base64, as gRPC writes them in headers.
  */
 #include "rpc/wire.h"
 
@@ -29,6 +29,23 @@ bool mu_wire_timeout(const char *text, size_t len, uint64_t *ret_ns)
             return true;
         }
     return false;
+}
+
+bool mu_wire_is(const uint8_t *bytes, size_t len, const char *word)
+{
+    return len == strlen(word) && memcmp(bytes, word, len) == 0;
+}
+
+unsigned mu_wire_status(const uint8_t *digits, size_t len)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < len; i++) {
+        if (digits[i] < '0' || digits[i] > '9' || i >= 3)
+            return 999;
+        n = n * 10 + (unsigned)(digits[i] - '0');
+    }
+    return len > 0 ? n : 999;
 }
 
 static bool character_is_plain(unsigned char c)

@@ -9,6 +9,12 @@
 /* "305S", "501m": 1 to 8 digits and one of H M S m u n. In ns, at most UINT64_MAX / 4. */
 bool mu_wire_timeout(const char *text, size_t len, uint64_t *ret_ns);
 
+/* A header's name is that word. */
+bool mu_wire_is(const uint8_t *bytes, size_t len, const char *word);
+
+/* A status in one to three digits; 999: it is none. */
+unsigned mu_wire_status(const uint8_t *digits, size_t len);
+
 #define MU_WIRE_TEXT_MAX 3072u /* of an error's text in bytes; what is longer is cut, and says so */
 #define MU_WIRE_CUT      "... [truncated]"
 

@@ -16,6 +16,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "rpc/wire.h"
+
 enum {
     PREFIX = 5,
     ANSWER_MAX = 256 << 10, /* an answer has two hundred bytes */
@@ -108,24 +110,6 @@ bool mu_worker_call_is_well(const struct mu_worker_call *call)
 
 /* ---- HTTP/2 ------------------------------------------------------------------------------------------------------ */
 
-static bool word_is(const uint8_t *bytes, size_t len, const char *word)
-{
-    return len == strlen(word) && memcmp(bytes, word, len) == 0;
-}
-
-/* A small number in digits; 999: it is none. */
-static unsigned small_number(const uint8_t *digits, size_t len)
-{
-    unsigned n = 0;
-
-    for (size_t i = 0; i < len; i++) {
-        if (digits[i] < '0' || digits[i] > '9' || i >= 3)
-            return 999;
-        n = n * 10 + (unsigned)(digits[i] - '0');
-    }
-    return len > 0 ? n : 999;
-}
-
 static int on_answer_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len,
                             const uint8_t *value, size_t len, uint8_t flags, void *user)
 {
@@ -136,12 +120,12 @@ static int on_answer_header(nghttp2_session *session, const nghttp2_frame *frame
     (void)flags;
     if (frame->hd.stream_id != call->stream)
         return 0;
-    if (word_is(name, name_len, ":status")) {
-        call->http_status = small_number(value, len);
-    } else if (word_is(name, name_len, "grpc-status")) {
-        call->grpc_status = small_number(value, len);
+    if (mu_wire_is(name, name_len, ":status")) {
+        call->http_status = mu_wire_status(value, len);
+    } else if (mu_wire_is(name, name_len, "grpc-status")) {
+        call->grpc_status = mu_wire_status(value, len);
         call->has_status = true;
-    } else if (word_is(name, name_len, "grpc-message")) {
+    } else if (mu_wire_is(name, name_len, "grpc-message")) {
         for (size_t i = 0; i < shown; i++)
             call->words[i] = (char)(value[i] >= ' ' && value[i] <= '~' ? value[i] : '?');
         call->words[shown] = 0;

@@ -45,6 +45,26 @@ TEST(timeouts_of_all_units_are_read)
     }
 }
 
+TEST(statuses_are_read)
+{
+    static const struct {
+        const char *text;
+        unsigned status;
+    } each[] = {{"0", 0},      {"16", 16},  {"200", 200}, {"007", 7}, {"", 999},
+                {"1000", 999}, {"-1", 999}, {"1 ", 999},  {"x", 999}};
+
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++)
+        assert_int_equal(mu_wire_status((const uint8_t *)each[i].text, strlen(each[i].text)), each[i].status);
+}
+
+TEST(a_name_is_the_whole_word)
+{
+    assert_true(mu_wire_is((const uint8_t *)"grpc-status", 11, "grpc-status"));
+    assert_false(mu_wire_is((const uint8_t *)"grpc-status", 10, "grpc-status"));
+    assert_false(mu_wire_is((const uint8_t *)"grpc-statuses", 13, "grpc-status"));
+    assert_false(mu_wire_is((const uint8_t *)"grpc-statuz", 11, "grpc-status"));
+}
+
 /* In memory of exactly that size. */
 static char *encoded(const char *text, size_t size)
 {
