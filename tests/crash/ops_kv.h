@@ -106,6 +106,7 @@ void call_in_take(const struct op *op);
 void call_in_submit(const struct op *op);
 void call_in_cancel(const struct op *op);
 
+#define QUEUE_OBJECT (MUSTER_QUEUE_INLINE_MAX + 8) /* a message that just has an object of its own */
 void queue_setup(const struct op *op);
 void queue_setup_anchor(const struct op *op);
 void queue_setup_read(const struct op *op);

@@ -11,6 +11,7 @@
 
 #include <muster/queue.h>
 
+#include "object/holding.h"
 #include "ops_kv.h"
 
 enum { LONG = 70000, DEPTH = 3 };
@@ -43,7 +44,7 @@ static void check_one(const struct muster_queue_message *m)
 {
     static uint8_t bytes[LONG];
 
-    if (m->len != 20 && m->len != 5000 && m->len != LONG) {
+    if (m->len != 20 && m->len != QUEUE_OBJECT && m->len != LONG) {
         crash_bad("message %llu has %zu bytes", (unsigned long long)m->number, m->len);
         return;
     }
@@ -99,7 +100,7 @@ void queue_publish(const struct op *op)
     enum muster_status status = muster_queue_reserve(victims, op->size, 0, &room);
 
     if (!status) {
-        memcpy(room, another, op->size);
+        mu_holding_copy_in(room, another, op->size); /* in words, as muster_queue_write() does it: each is an image */
         status = muster_queue_publish(victims);
     }
     note(status);
@@ -184,6 +185,19 @@ void queue_after(const struct op *op)
     muster_object_list(world.m[PEER], count_one, &left);
     if (left)
         crash_bad("%u objects are left", left);
+}
+
+/* What the peer may read of the victim's, in a line; nothing where there is no queue. */
+void crash_see_queues(char *text, size_t size)
+{
+    struct muster_queue_info info;
+
+    *text = 0;
+    if (!by_peer)
+        return;
+    if (muster_queue_info(by_peer, &info))
+        return crash_bad("a queue: %s", muster_last_error());
+    snprintf(text, size, "queue: %llu messages\n", (unsigned long long)info.written);
 }
 
 /* ---- meanwhile ---- */

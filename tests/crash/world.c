@@ -449,6 +449,8 @@ void crash_observe(struct muster *m, bool with_outcomes)
     end += strlen(board->seen + end);
     crash_see_tensors(board->seen + end, sizeof board->seen - end);
     end += strlen(board->seen + end);
+    crash_see_queues(board->seen + end, sizeof board->seen - end);
+    end += strlen(board->seen + end);
     see_events(m);
     see_tasks(m);
     see_members(m);

@@ -96,6 +96,7 @@ void crash_see_objects(struct muster *m, char *text, size_t size);
 uint32_t crash_ledger_blocks(void);
 /* The tensors in a line, as the peer sees them; nothing where there are none. */
 void crash_see_tensors(char *text, size_t size);
+void crash_see_queues(char *text, size_t size);
 
 /* Background keys, which no operation touches. */
 void crash_background(struct muster *m);
