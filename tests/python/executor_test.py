@@ -30,10 +30,29 @@ def die():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def sleep(seconds, path=None):
-    if path:
-        open(path, "w").close()
+def sleep(seconds):
     time.sleep(seconds)
+
+
+def hold(path):
+    """Says that it runs, and runs until it is told to end."""
+    os.mkfifo(path + ".end")
+    open(path, "w").close()
+    open(path + ".end").close()
+
+
+def held(executor, path):
+    """A call that runs until released(path)."""
+    runs = executor.submit(hold, path)
+    deadline = time.monotonic() + PATIENCE
+    while not os.path.exists(path):
+        assert time.monotonic() < deadline and not runs.done()
+        time.sleep(0.005)  # sleep: between two looks
+    return runs
+
+
+def released(path):
+    open(path + ".end", "w").close()
 
 
 def test_a_driver_that_dies_while_its_workers_begin_leaves_nothing():
@@ -75,7 +94,9 @@ def test_it_is_an_executor():
         error = raises(ZeroDivisionError, executor.submit(operator.truediv, 1, 0).result, PATIENCE)
         assert isinstance(error, muster.TaskError)
         raises(TypeError, executor.submit, square, threading.Lock())
-        raises(concurrent.futures.TimeoutError, executor.submit(sleep, 0.3).result, 0.01)
+        path = os.path.join(os.environ["TMPDIR"], "slow")
+        raises(concurrent.futures.TimeoutError, held(executor, path).result, 0.01)
+        released(path)
         raises(ValueError, executor.map, square, [1], chunksize=0)
         last = executor.submit(square, 9)
         executor.shutdown(wait=False)
@@ -95,19 +116,20 @@ def test_a_dead_worker_fails_its_own_future():
 
 
 def test_cancelling():
+    path = os.path.join(os.environ["TMPDIR"], "begun")
     with muster.Executor(1) as executor:
-        path = os.path.join(os.environ["TMPDIR"], "begun")
-        runs = executor.submit(sleep, 0.3, path)
-        while not os.path.exists(path):
-            time.sleep(0.005)  # until it runs
-        waits = executor.submit(square, 2)
+        runs, waits = held(executor, path), executor.submit(square, 2)
         assert waits.cancel() and waits.cancelled() and not runs.cancel()
         raises(concurrent.futures.CancelledError, waits.result, PATIENCE)
+        released(path)
         assert runs.result(PATIENCE) is None and executor.submit(square, 3).result(PATIENCE) == 9
-    executor = muster.Executor(1)
-    runs, waits = executor.submit(sleep, 0.1), [executor.submit(square, i) for i in range(20)]
-    executor.shutdown(cancel_futures=True)
-    assert all(f.done() for f in waits) and any(f.cancelled() for f in waits) and runs.done()
+    executor, path = muster.Executor(1), path + " again"
+    runs, waits = held(executor, path), [executor.submit(square, i) for i in range(20)]
+    executor.shutdown(wait=False, cancel_futures=True)
+    assert not runs.done()
+    released(path)
+    executor.shutdown()
+    assert all(f.cancelled() for f in waits) and runs.result(PATIENCE) is None
 
 
 def test_it_uses_the_workers_that_are_there():

@@ -92,6 +92,7 @@ def test_torch():
     try:
         import torch
     except ImportError:
+        print(", skipped: torch is not installed", end="")
         return
     with muster.join(common.job_name(), task=0, num_tasks=1) as task:
         p = torch.nn.Parameter(torch.ones(4))
@@ -103,5 +104,6 @@ def test_torch():
 
 
 if numpy is None:
+    print("numpy is not installed")
     sys.exit(77)
 common.main(sys.modules[__name__])
