@@ -1,5 +1,8 @@
-"""The cases of `make interop` for TensorFlow: two workers each, whose coordination service is muster's."""
+"""The cases of `make interop` for TensorFlow: two workers each, whose coordination service is muster's; and sessions, whose
+master is."""
+import contextlib
 import json
+import os
 import re
 import subprocess
 
@@ -10,6 +13,13 @@ CASES = (
     ("tensors.py", "configure_coordination_service(): keys, each other's devices"),
     ("trains.py", "MultiWorkerMirroredStrategy, which knows of the service by TF_CONFIG alone: 50 steps of training"),
     ("meshes.py", "DTensor of two clients"),
+)
+
+SESSIONS = (
+    ("graphs_replicas.py", "a graph over three tasks: training, branches, loops"),
+    ("graphs_between.py", "two clients train by MonitoredTrainingSession, with checkpoints"),
+    ("graphs_queues.py", "queues"),
+    ("graphs_large.py", "120 MB, all types, a checkpoint, 8 threads, a trace"),
 )
 
 
@@ -24,6 +34,51 @@ def all_cases(version, python):
             kit.all_end_well(version, what, programs)
     under_run(version, python)
     called(version, python)
+    if version == "tf":
+        sessions(version, python)
+
+
+def library(python):
+    """The folder of its package, with TensorFlow's library."""
+    code = "import importlib.util as u; print(u.find_spec('tensorflow').submodule_search_locations[0])"
+    return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
+
+
+@contextlib.contextmanager
+def master(name, *options):
+    """Its target: muster serve --tf-master."""
+    with open(os.path.join(kit.LOGS, name + ".serve.log"), "w") as log:
+        process = subprocess.Popen([kit.MUSTER, "serve", "--tf-master=127.0.0.1:0", *options], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            yield "grpc://" + process.stdout.readline().strip()
+        finally:
+            process.terminate()
+            process.wait()
+            process.stdout.close()
+
+
+def sessions(version, python):
+    """The same programs over servers that a cluster has, over executors of a job, and over muster's kernels."""
+    with contextlib.ExitStack() as stack:
+        hosts = [kit.free_address() for _ in range(3)]
+        for i, (job, task) in enumerate((("ps", 0), ("worker", 0), ("worker", 1))):
+            server = kit.Program("%s-server%d" % (version, i), python, "graphs_server.py", job, task, *hosts)
+            stack.callback(server.process.wait)
+            stack.callback(server.process.kill)
+        target = stack.enter_context(master(version + "-servers", "--tf-workers", ",".join(hosts), "--libtensorflow", library(python)))
+        for program, what in SESSIONS:
+            one = kit.Program("%s-servers-%s" % (version, program[:-3]), python, program, target)
+            kit.all_end_well(version, what + ", over three tf.distribute.Server", [one])
+    for program, what in SESSIONS:
+        shell = '[ "$RANK" != 0 ] || exec "$0" "$1" "$MUSTER_TF_MASTER"'
+        code, text = kit.run("%s-executors-%s" % (version, program[:-3]), [
+            "-n", "3", "--tf-master=127.0.0.1:0", "--tf-jobs", "ps:1,worker:2", "--libtensorflow", library(python), "--",
+            "sh", "-c", shell, python, kit.HERE + "/programs/" + program])
+        kit.verdict(version, what + ", over the executors of muster run", None if code == 0 else "exit status %s\n%s" % (code, text))
+    with master(version + "-kernels", "--tf-jobs", "ps:1,worker:2") as target:
+        one = kit.Program(version + "-kernels-queues", python, "graphs_queues.py", target)
+        kit.all_end_well(version, "queues, over muster's own kernels", [one])
 
 
 def called(version, python):
