@@ -38,9 +38,10 @@ MUSTER_API enum muster_status muster_group_create(struct muster *muster, const c
                                                   struct muster_group **ret_group);
 
 /*
- * The group of the members of an epoch, in the order of their roles and ranks; its name is "NAME@EPOCH". It fails at
- * once, with MUSTER_UNAVAILABLE and the reason, when the epoch is over, and when a member has said that it is ready for
- * a change; its successor is this call with the next epoch.
+ * The group of the members of an epoch, in the order of their roles and ranks; its name is "NAME@EPOCH", of
+ * MUSTER_GROUP_NAME_MAX bytes at most. The errors and the deadline are those of muster_group_create(), and the caller
+ * frees *ret_group likewise. It fails at once, with MUSTER_UNAVAILABLE and the reason, when the epoch is over, and when
+ * a member has said that it is ready for a change; its successor is this call with the next epoch.
  */
 MUSTER_API enum muster_status muster_group_of_epoch(struct muster *muster, const struct muster_membership *now,
                                                     const char *name, size_t data_bytes, muster_deadline deadline,

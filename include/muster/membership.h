@@ -1,24 +1,25 @@
 /*
  * muster/membership.h: which tasks a job has now: their roles, their ranks, and how both change while it runs.
  *
- * A membership is of an epoch: a number that grows by one with each change, and with it everybody sees all of the new
- * one at once. A change that tasks agree on goes so:
+ * A membership is of an epoch: a number that grows by one with each change, and with it every process sees all of the
+ * new one at once. A change that tasks agree on goes so:
  *
  *     propose     a change is pending: MUSTER_PHASE_PREPARING. Each task that stays, comes or goes finishes its step
  *                 and calls muster_membership_ready()
- *     all ready   MUSTER_PHASE_SETTLING: the new ranks count from the next epoch on. Each does what the change needs
- *                 (hands over what it has, reads what it gets) and calls muster_membership_done()
+ *     all ready   MUSTER_PHASE_SETTLING: the new ranks count from the next epoch on. Each task does what the change
+ *                 needs (hands over what it has, reads what it gets) and calls muster_membership_done()
  *     all done    the next epoch begins
  *
  * A task that dies, leaves or is in error meanwhile, or is not there at the deadline, rolls the change back: the epoch
- * goes on as it was, and the sentence names the task. A task that was to go may leave instead of saying anything.
- * A member that was lost before the change may be among those that go: nobody waits for it.
- * A member that is lost leaves the membership at once, with an epoch of its own, where the job says that it shrinks.
+ * goes on as it was, and the sentence names the task. A task that was to go may leave the job instead of calling
+ * either. A member that was lost before the change may be among those that go: nobody waits for it. A member that is
+ * lost leaves the membership at once, with an epoch of its own, where the job says that it shrinks.
  *
  * Ranks count from 0 in each role, without gaps. Members keep their order when others go; newcomers are put behind.
  *
- * Threads, fork, handlers: as in muster/task.h. Programs that take part join with MUSTER_JOIN_RECOVERABLE: else a lost
- * member ends the waits of all. In a job of one host only.
+ * Threads, fork, handlers: as in muster/task.h. Only muster_membership_wait() and muster_membership_next() wait, up to
+ * their deadlines: MUSTER_DEADLINE_EXCEEDED; MUSTER_CANCELLED: interrupted, or the job was closed. Programs that take
+ * part join with MUSTER_JOIN_RECOVERABLE: else a lost member ends the waits of all. In a job of one host only.
  */
 #ifndef MUSTER_MEMBERSHIP_H
 #define MUSTER_MEMBERSHIP_H
@@ -53,15 +54,15 @@ struct muster_membership {
     uint64_t change; /* number of the change that is pending, or was the last; 0: none yet */
     enum muster_phase phase;
     enum muster_outcome outcome;
-    uint32_t size;     /* members */
-    uint32_t capacity; /* tasks that the job has numbers for */
-    uint32_t least, most;
-    int32_t role, rank; /* the caller's; -1: it is no member */
-    uint32_t role_size; /* members of that role */
-    uint64_t deadline;  /* of the pending change; 0: none is pending */
-    uint64_t since_ns;  /* CLOCK_MONOTONIC: of the phase */
-    uint64_t version;   /* of what was read, for muster_membership_changed() */
-    char text[448];     /* why the last change was rolled back, or a member was lost; "" */
+    uint32_t size;        /* members */
+    uint32_t capacity;    /* tasks that the job has numbers for */
+    uint32_t least, most; /* members that the job may have */
+    int32_t role, rank;   /* the caller's, the role as in muster_member.role; -1: it is no member */
+    uint32_t role_size;   /* members of that role */
+    uint64_t deadline;    /* of the pending change, CLOCK_MONOTONIC in ns; 0: none is pending */
+    uint64_t since_ns;    /* when the phase began, CLOCK_MONOTONIC in ns */
+    uint64_t version;     /* of what was read, for muster_membership_changed() */
+    char text[448];       /* why the last change was rolled back, or a member was lost; "" */
 };
 
 #define MUSTER_MEMBER_IN    1u /* of this epoch */
@@ -71,7 +72,7 @@ struct muster_membership {
 
 struct muster_member {
     int32_t task_id;
-    uint32_t role;
+    uint32_t role;      /* from 0 to MUSTER_ROLES_MAX - 1, the same for all members of that name */
     uint32_t flags;     /* MUSTER_MEMBER_* */
     int32_t rank;       /* in its role; -1: it is not of this epoch */
     int32_t next_rank;  /* in the pending change; -1: it is not of that */
@@ -87,17 +88,20 @@ MUSTER_API enum muster_status muster_membership_begin(struct muster *muster, uin
                                                       uint32_t most, int shrinks);
 
 /*
- * Read it. The members of this epoch, and of a pending change, in the order of their roles and ranks: up to `capacity`
- * of them; *ret_count (may be NULL) gets how many there are. MUSTER_FAILED_PRECONDITION: the job has no membership.
+ * Read it, without waiting. The members of this epoch, and of a pending change, in the order of their roles and ranks:
+ * up to `capacity` of them to `ret_members` (may be NULL), which are the caller's; *ret_count (may be NULL) gets how
+ * many there are. MUSTER_FAILED_PRECONDITION: the job has no membership.
  */
 MUSTER_API enum muster_status muster_membership_read(struct muster *muster, struct muster_membership *ret_membership,
                                                      struct muster_member *ret_members, size_t capacity,
                                                      size_t *ret_count);
 
-/* Whether the epoch, the phase or the change are others than in `known`: a load, and a read where something moved. */
+/* Whether the epoch, the phase or the change are others than in `known`, 1 or 0: a load, and a read where something
+ * moved. */
 MUSTER_API int muster_membership_changed(struct muster *muster, const struct muster_membership *known);
 
-/* Wait until that is so, and read it into `known`. Errors of tasks do not end this wait. Cleans up after the dead. */
+/* Wait until that is so, up to the deadline, and read it into `known`. Errors of tasks do not end this wait. Scavenges
+ * dead tasks meanwhile, but not by a read-only handle. */
 MUSTER_API enum muster_status muster_membership_wait(struct muster *muster, struct muster_membership *known,
                                                      muster_deadline deadline);
 
@@ -112,12 +116,14 @@ MUSTER_API enum muster_status muster_membership_propose(struct muster *muster, c
                                                         const char *role, const int32_t *go, size_t num_go,
                                                         uint64_t timeout_ns, uint64_t *ret_change);
 
-/* The caller has finished its step; has done what the change needs: in this order. MUSTER_ABORTED: the change is not
- * pending any more; MUSTER_FAILED_PRECONDITION: not all are ready, or the caller has no part in it. */
+/* The caller has finished its step: ready. It has done what the change needs: done, which comes after all are ready.
+ * MUSTER_ABORTED: the change is not pending any more; MUSTER_FAILED_PRECONDITION: not all are ready, or the caller has
+ * no part in it. */
 MUSTER_API enum muster_status muster_membership_ready(struct muster *muster, uint64_t change);
 MUSTER_API enum muster_status muster_membership_done(struct muster *muster, uint64_t change);
 
-/* Roll a change back. MUSTER_ABORTED: it is not pending any more. */
+/* Roll a change back; `why` (NULL: no reason) is copied, 200 bytes at most, to the membership's text. MUSTER_ABORTED:
+ * it is not pending any more. */
 MUSTER_API enum muster_status muster_membership_cancel(struct muster *muster, uint64_t change, const char *why);
 
 /*
@@ -129,9 +135,10 @@ MUSTER_API enum muster_status muster_membership_cancel(struct muster *muster, ui
  *         ... steps, until one fails, or all have found muster_membership_changed(m, &now) ...
  *     }
  *
- * Says that the caller is ready for what is pending, and done; returns with an epoch that is later than now->epoch (0:
- * with one that the caller is in), or with the same one where a change that `now` does not know was rolled back: then
- * the groups of the epoch have perhaps failed, and are made anew. A caller that is no member any more has the rank -1.
+ * Calls muster_membership_ready() and muster_membership_done() for a pending change; returns with an epoch that is
+ * later than now->epoch (0: with one that the caller is in), or with the same one where a change that `now` does not
+ * know was rolled back: then the groups of the epoch may have failed, and the caller makes them anew. A caller that is
+ * no member any more has the rank -1.
  */
 MUSTER_API enum muster_status muster_membership_next(struct muster *muster, struct muster_membership *now,
                                                      muster_deadline deadline);

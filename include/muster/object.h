@@ -16,8 +16,9 @@
  * Views are read-only memory: a write through one is a SIGSEGV of the writer. The producer alone has writable memory,
  * and writes to it before it seals; afterwards the room is not the producer's to touch.
  *
- * All calls are thread-safe. None blocks but those with a deadline. Only tasks and workers hold objects; to
- * others the calls that do are MUSTER_FAILED_PRECONDITION. Observers, read-only ones too, may ask by
+ * All calls are thread-safe. None blocks but those with a deadline, and
+ * muster_object_retain() of an object of another host, which waits for this host's agent. Only tasks and workers hold
+ * objects; to others the calls that do are MUSTER_FAILED_PRECONDITION. Observers, read-only ones too, may ask by
  * muster_object_info() and muster_object_list(). muster_leave() ends all views, and their memory goes.
  * An object may be as large as what the job has for objects (muster_segment_config.object_bytes); its metadata less
  * than 4 GiB. (Semantics: the 2016 ObjStore, and Plasma.)

@@ -3,8 +3,9 @@
  * from.
  *
  * A dense tensor is an array of numbers, in one or several shards; a sparse one is a table of rows by 64-bit keys. The
- * calling thread does the work in shared memory, and no other process takes part: one that is stopped or dead delays
- * nobody for longer than a push of that size takes.
+ * calling thread does the work in shared memory, and no other process takes part. A push to a shard above 32 KiB that
+ * finds another one under way waits for its end, but at most 20 ms and 20 us for each KiB of the shard, and not at all
+ * when the other's process is dead.
  *
  * A push of a dense shard is one commit: a reader sees all of it or none, and so does a SIGKILL in its midst. A shard
  * has a version, which each commit that changes its values raises. A push of rows is one commit a row.
@@ -14,7 +15,8 @@
  * task may push ahead of the round that is open by `staleness` rounds; then its push waits. Rows have no rounds. A
  * process without a task's number, a worker (MUSTER_JOIN_WORKER), pushes to tensors without rounds only.
  *
- * A tensor lives as long as a task has it open. All calls are thread-safe; none blocks but those with a deadline.
+ * A tensor lives as long as a task has it open. All calls are thread-safe. None blocks but those with a deadline, and
+ * muster_ps_set() and muster_ps_load() of a shard above 32 KiB, which wait for a push as above.
  * MUSTER_UNAVAILABLE: a task is in error; MUSTER_CANCELLED: interrupted, or the job was closed, while it waited.
  * Tensors belong to tasks of one host: in a job of several hosts MUSTER_UNIMPLEMENTED. (Semantics: ps-lite's KVWorker,
  * and MindSpore's Push and Pull.)
@@ -57,11 +59,11 @@ struct muster_ps_config {
     enum muster_ps_type type;
     uint32_t num_dims;                 /* 0: one number */
     uint64_t dims[MUSTER_PS_DIMS_MAX]; /* of the tensor, or of a row */
-    uint64_t rows;                     /* 0: dense; else the most rows that the table has */
-    uint32_t shards;                   /* of a dense tensor, each with commits of its own; 0: 1 */
-    uint32_t pushers;                  /* 0: each push is applied at once */
-    uint32_t staleness;
-    uint32_t flags;
+    uint64_t rows;      /* 0: dense; else the rows of a table; threads that push at once may add one more each */
+    uint32_t shards;    /* of a dense tensor, each with commits of its own; 0: 1 */
+    uint32_t pushers;   /* 0: each push is applied at once */
+    uint32_t staleness; /* rounds that a task may be ahead before its push waits */
+    uint32_t flags;     /* MUSTER_PS_AVERAGE */
     enum muster_ps_optimizer optimizer; /* of float and double; integers: MUSTER_PS_ADD */
     double rate;
     double momentum; /* and beta1 */
@@ -146,10 +148,11 @@ MUSTER_API enum muster_status muster_ps_rows_pull(struct muster_ps *ps, const ui
 
 /* ---- files ---- */
 
-/* Write values and the optimizer's state to a new file, which replaces `path` when it is whole. */
+/* Write values and the optimizer's state to a new file of mode 0600, which replaces `path` when it is whole. */
 MUSTER_API enum muster_status muster_ps_save(struct muster_ps *ps, const char *path);
-/* Read them into a tensor of the same type, shape and optimizer. A dense one gets a new version a shard; the pushes
- * that are kept stay. A table keeps its rows of other keys. */
+/* Read them into a tensor of the same type, number of values, shards, and arrays of optimizer state: its shape is not
+ * compared, nor is ADD with SGD. MUSTER_INVALID_ARGUMENT: another one; MUSTER_DATA_LOSS: the file is not whole. A dense
+ * one gets a new version a shard; the pushes that are kept stay. A table keeps its rows of other keys. */
 MUSTER_API enum muster_status muster_ps_load(struct muster_ps *ps, const char *path);
 
 #ifdef __cplusplus

@@ -52,18 +52,19 @@ MUSTER_API enum muster_status muster_queue_open(struct muster *muster, muster_ob
                                                 struct muster_queue **ret_queue);
 
 /*
- * Give the end back; what was read from it is not to be looked at any more. The writer's is the end of the queue, which
- * readers find behind the last message. `queue` is gone, whatever is returned; NULL is left out.
+ * Give the end back; its last message is no longer valid. When the writer closes its end, readers find the end of the
+ * queue behind the last message. `queue` is gone, whatever is returned; NULL is allowed, and does nothing.
  */
 MUSTER_API enum muster_status muster_queue_close(struct muster_queue *queue);
 
 /* ---- the writer ---- */
 
-/* Wait until the queue has so many readers. (wait_until_ready) */
+/* Wait until the queue has at least so many readers. MUSTER_DEADLINE_EXCEEDED: the text says how many there are;
+ * MUSTER_INVALID_ARGUMENT: more than the queue may have. (wait_until_ready) */
 MUSTER_API enum muster_status muster_queue_wait(struct muster_queue *queue, uint32_t readers, muster_deadline deadline);
 
 /*
- * Write a message: a copy of these bytes. MUSTER_DEADLINE_EXCEEDED: the slowest reader, whom the text names, has not
+ * Write a message: a copy of these bytes. MUSTER_DEADLINE_EXCEEDED: the slowest reader, which the text names, has not
  * read enough; MUSTER_RESOURCE_EXHAUSTED: there was no room by the deadline; MUSTER_OUT_OF_RANGE: larger than the job
  * has room for; MUSTER_UNAVAILABLE: a task is in error; MUSTER_CANCELLED: interrupted, or the job was closed.
  */
@@ -94,7 +95,7 @@ struct muster_queue_message {
 
 /*
  * The next message; the one before is given back. MUSTER_OUT_OF_RANGE: there are no more, the writer has closed the
- * queue; MUSTER_UNAVAILABLE: the writer, whom the text names, is gone or in error, or another task is;
+ * queue; MUSTER_UNAVAILABLE: the writer, which the text names, is gone or in error, or another task is;
  * MUSTER_DEADLINE_EXCEEDED (a deadline that has passed asks without waiting), MUSTER_CANCELLED.
  */
 MUSTER_API enum muster_status muster_queue_read(struct muster_queue *queue, muster_deadline deadline,

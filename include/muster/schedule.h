@@ -21,8 +21,9 @@
  * holds that one. Counts stay right when a process is killed at any instruction.
  *
  * All calls are thread-safe but those on one struct muster_call, which belongs to the thread that took it. None
- * blocks but those with a deadline. Functions and calls belong to their host;
- * arguments may be objects of any, which are brought before the call runs. (RPCs: ExportFunction, SubmitTask,
+ * blocks but those with a deadline, and muster_submit() with arguments of another host, which waits for this host's
+ * agent. Functions and calls belong to their host; arguments may be objects of any, which are brought before the call
+ * runs. (RPCs: ExportFunction, SubmitTask,
  * ReadyForNewTask, ExecuteTask, AliasObjectIDs.)
  */
 #ifndef MUSTER_SCHEDULE_H
