@@ -67,19 +67,19 @@ static int dies(void *arg)
     return m == NULL;
 }
 
-enum { UNITS = 12 };             /* of the arena, */
-static muster_object chain;      /* a queue of the image, with three messages, */
+enum { UNITS = 12 };        /* of the arena, */
+static muster_object chain; /* a queue of the image, with three messages, */
+static struct muster_queue *queue_writer, *queue_reader;
 static muster_object objects[8]; /* and objects of the image, of which the last lies there */
 
 static void fill_queue(struct muster *m)
 {
     static const char message[5000];
-    struct muster_queue *q, *reader;
 
-    must(muster_queue_create(m, NULL, &q, &chain), "queue");
-    must(muster_queue_open(m, chain, &reader), "reader");
+    must(muster_queue_create(m, NULL, &queue_writer, &chain), "queue");
+    must(muster_queue_open(m, chain, &queue_reader), "reader");
     for (size_t i = 0; i < 3; i++)
-        must(muster_queue_write(q, message, i == 1 ? sizeof message : i * 10, 0), "message");
+        must(muster_queue_write(queue_writer, message, i == 1 ? sizeof message : i * 10, 0), "message");
 }
 
 static void fill(struct muster *m)
@@ -156,6 +156,8 @@ static void make_image(void)
     image = malloc(image_size);
     if (!image || pread(fd, image, image_size, 0) != (ssize_t)image_size)
         must(MUSTER_UNKNOWN, "read");
+    muster_queue_close(queue_reader); /* the image has both ends open */
+    muster_queue_close(queue_writer);
     muster_leave(m);
     muster_segment_close(segment);
     memcpy(&image_header, image, sizeof image_header);
