@@ -103,7 +103,7 @@ static enum muster_status inputs_hold(struct pushing *p, uint64_t held, struct p
     return status;
 }
 
-/* The same of small parts and one push: copied out, which is quicker than a hold. */
+/* The same of small parts, which lie in blocks, and one push: copied out, which is quicker than a hold. */
 static enum muster_status inputs_copy(struct pushing *p, uint64_t (*small)[PS_SMALL / 8], struct ps_step *step,
                                       const void **pushes)
 {
@@ -113,6 +113,8 @@ static enum muster_status inputs_copy(struct pushing *p, uint64_t (*small)[PS_SM
         status = mu_ps_part_copy(p->ps, p->ctx, p->was->parts[i], ps_shard_bytes(p->ps, p->shard), small[i]);
         step->from[i] = small[i];
     }
+    if (status == MUSTER_ABORTED)
+        status = MUSTER_NOT_FOUND;
     pushes[0] = p->data;
     step->pushes = pushes;
     step->num_pushes = 1;
@@ -337,9 +339,11 @@ static enum muster_status shard_push(struct pushing *p, muster_deadline deadline
         mu_ps_turn_give(&turn);
         if (status == MUSTER_OUT_OF_RANGE)
             status = version_await(p->ps, p->ctx, p->shard, p->round - p->ps->config.staleness, deadline, p->was);
-        else if (status != MUSTER_ABORTED && status != MUSTER_NOT_FOUND)
+        else if (status == MUSTER_NOT_FOUND)
+            status = mu_ps_shard_moved(p->ps, p->was);
+        else if (status != MUSTER_ABORTED)
             break;
-        if (status && status != MUSTER_ABORTED && status != MUSTER_NOT_FOUND)
+        if (status && status != MUSTER_ABORTED)
             break;
     }
     mu_ps_bundle_end(p->ctx, p->own);

@@ -117,6 +117,10 @@ struct ps_shard {
 enum muster_status mu_ps_shard_read(const struct muster_ps *ps, struct mu_ctx *ctx, uint32_t shard,
                                     struct ps_shard *ret_shard);
 
+/* An object that the shard `was` names is gone. MUSTER_OK: by a commit, and the shard is another by now; DATA_LOSS: it
+ * is as it was, and names what is not there. */
+enum muster_status mu_ps_shard_moved(const struct muster_ps *ps, const struct ps_shard *was);
+
 /* Copy a part out that lies in a block, without a hold. ABORTED, without a sentence: it does not, or has gone. */
 enum muster_status mu_ps_part_copy(const struct muster_ps *ps, struct mu_ctx *ctx, uint64_t ref, uint64_t bytes,
                                    uint64_t *words);

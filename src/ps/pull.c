@@ -24,9 +24,14 @@ enum muster_status mu_ps_shard_view(struct muster_ps *ps, uint32_t shard, uint32
         mu_exit(ctx);
         if (status)
             return status;
-        /* gone: a commit came between, and the shard has other values */
         status = muster_object_get(ps->m, s.parts, parts, 0, ret_views, NULL);
-    } while (status == MUSTER_NOT_FOUND);
+        if (!status)
+            break;
+        if (status == MUSTER_NOT_FOUND) /* where a commit came between, the shard has other values */
+            status = mu_ps_shard_moved(ps, &s);
+    } while (!status);
+    if (status)
+        return status;
     if (ret_version)
         *ret_version = s.version;
     if (ret_steps)

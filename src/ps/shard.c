@@ -46,8 +46,8 @@ enum muster_status mu_ps_shard_read(const struct muster_ps *ps, struct mu_ctx *c
     s->ref = ps->shards[shard];
     do {
         status = mu_object_look(ps->seg, s->ref, ctx->scratch, &o);
-        if (status)
-            return status;
+        if (status) /* the head, which this process holds, holds the shard */
+            return status == MUSTER_NOT_FOUND ? mu_object_say(ps->seg, s->ref, MUSTER_DATA_LOSS) : status;
         if (tail_read(ps, &o, s)) {
             s->word = o.word;
             s->data = o.data;
@@ -55,6 +55,14 @@ enum muster_status mu_ps_shard_read(const struct muster_ps *ps, struct mu_ctx *c
         }
     } while (!mu_word_same(mu_recheck(word), o.word));
     return mu_object_say(ps->seg, s->ref, MUSTER_DATA_LOSS);
+}
+
+enum muster_status mu_ps_shard_moved(const struct muster_ps *ps, const struct ps_shard *was)
+{
+    /* acquire: what was found gone went behind the commit that let it go; pairs with that commit's CAS */
+    uint64_t word = mu_load_acquire(mu_object_word(ps->seg, was->ref));
+
+    return mu_word_same(word, was->word) ? mu_object_say(ps->seg, was->ref, MUSTER_DATA_LOSS) : MUSTER_OK;
 }
 
 enum muster_status mu_ps_part_copy(const struct muster_ps *ps, struct mu_ctx *ctx, uint64_t ref, uint64_t bytes,

@@ -15,6 +15,7 @@
 #include "child.h"
 #include "cm.h"
 #include "job.h"
+#include "ps/private.h"
 
 enum { TASKS = 4, MIB = 1 << 20 };
 
@@ -201,6 +202,44 @@ PS_TEST(the_optimizers_do_what_they_are_known_for)
     assert_int_equal(muster_ps_pull(ps, got, NULL), MUSTER_OK);
     assert_true(got[0] == -1 && got[1] == 4);
     muster_ps_close(ps);
+}
+
+/* ---- what is corrupt ---- */
+
+/* A shard names an object that is not there. */
+static void shard_spoil(struct muster_ps *ps, uint64_t count)
+{
+    float *data = calloc(count, sizeof *data);
+    struct muster_object_view view;
+    struct ps_shard s;
+    struct mu_ctx *ctx;
+    uint64_t value, *ref;
+
+    assert_int_equal(mu_enter(ps->m, &ctx), MUSTER_OK);
+    assert_int_equal(mu_ps_shard_read(ps, ctx, 0, &s), MUSTER_OK);
+    mu_exit(ctx);
+    ref = (uint64_t *)mu_bundle_at(ps->seg, s.data)->refs;
+    value = *ref;
+    *ref += 1; /* the next generation */
+    assert_int_equal(muster_ps_pull(ps, data, NULL), MUSTER_DATA_LOSS);
+    assert_int_equal(muster_ps_view(ps, 0, &view, NULL, NULL), MUSTER_DATA_LOSS);
+    assert_int_equal(muster_ps_push(ps, data, MUSTER_FOREVER, NULL), MUSTER_DATA_LOSS);
+    *ref = value;
+    assert_int_equal(muster_ps_push(ps, data, MUSTER_FOREVER, NULL), MUSTER_OK);
+    free(data);
+}
+
+PS_TEST(a_shard_that_names_what_is_not_there_is_lost_data)
+{
+    static const uint64_t counts[] = {4, 3000, 100000}; /* copied out, held, and with a turn */
+
+    for (unsigned i = 0; i < 3; i++) {
+        struct muster_ps_config c = shape(counts[i]);
+        struct muster_ps *ps = create(0, "spoilt", &c, NULL);
+
+        shard_spoil(ps, counts[i]);
+        muster_ps_close(ps);
+    }
 }
 
 /* ---- rounds ---- */
