@@ -152,7 +152,14 @@ void mu_mq_position(struct muster_queue *q, uint64_t number)
             next |= MU_WORD_S;
         /* acq_rel: what was read is read; pairs with mu_mq_slowest() */
     } while (!mu_cas_seen(word, &seen, next));
-    if ((seen & MU_WORD_S) && !(next & MU_WORD_S))
+    if (next & MU_WORD_S) {
+        /* seq_cst: `wake_at` falls under a mark of an earlier sleep; pairs with the fence in readers_await(): the
+         * writer sees this position before it sleeps, or its `wake_at` is seen here */
+        mu_fence_seq_cst();
+        if (number < mu_load_acquire(&q->head->wake_at)) /* acquire: as above */
+            return;
+    }
+    if (seen & MU_WORD_S)
         mu_futex_wake(word);
 }
 

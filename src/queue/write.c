@@ -105,6 +105,7 @@ static enum muster_status readers_await(struct muster_queue *q, uint64_t need, m
         waits = true;
         /* release: ahead of the mark that mu_wait_on() leaves in the position; pairs with mu_mq_position() */
         mu_store_release(&q->head->wake_at, need + (written - need) / 2);
+        mu_fence_seq_cst(); /* seq_cst: ahead of the last look at the position; pairs with mu_mq_position() */
         if (!status)
             status = mu_wait_on(&w, &line->position, position);
     }
