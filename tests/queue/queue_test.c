@@ -353,6 +353,42 @@ QUEUE_TEST(a_reader_that_sleeps_learns_of_its_writers_death)
     assert_int_equal(test_reap(waits), 0);
 }
 
+static struct muster_queue *parents[2]; /* the writer's end, and a reader's */
+
+static int ends_misuse(void *none)
+{
+    struct muster_queue_message message;
+
+    (void)none;
+    CHECK(muster_queue_read(parents[1], 0, &message) != MUSTER_OK);
+    CHECK(muster_queue_close(parents[1]) == MUSTER_OK);
+    CHECK(muster_queue_close(parents[0]) == MUSTER_OK);
+    return 0;
+}
+
+QUEUE_TEST(a_child_changes_nothing_of_its_parents_ends)
+{
+    struct muster_queue_message message;
+    struct muster_queue_info info;
+    muster_object ref;
+
+    parents[0] = queue_create(2, 0, &ref);
+    OK(muster_queue_open(me, ref, &parents[1]));
+    OK(message_write(parents[0], 1, 0));
+    OK(message_write(parents[0], 2, 0));
+    OK(muster_queue_read(parents[1], 0, &message));
+    assert_int_equal(test_reap(test_fork(ends_misuse, NULL)), 0);
+    OK(muster_queue_info(parents[0], &info));
+    assert_true(info.readers == 1 && info.slowest == 0); /* the first message may be looked at still */
+    assert_true(message.number == 1 && is_message(&message));
+    assert_status(message_write(parents[0], 3, 0), MUSTER_DEADLINE_EXCEEDED, "a full queue");
+    OK(muster_queue_read(parents[1], 0, &message));
+    assert_true(message.number == 2 && is_message(&message));
+    OK(message_write(parents[0], 3, 0));
+    OK(muster_queue_close(parents[1]));
+    OK(muster_queue_close(parents[0]));
+}
+
 QUEUE_TEST(the_writer_is_within_its_bytes_but_for_one_message)
 {
     muster_object ref;
