@@ -463,17 +463,19 @@ class Test(unittest.TestCase):
         job = w.Job()
         self.addCleanup(self.end, [], job)
         self.client = Client(job)
-        killed = []
+        killed, nulls = [], set()
         for _ in range(3):
             s = self.client.create(self.sum())
             self.assertEqual(self.client.values(s, ["c:0"]), {"c:0": 7})
             executor = job.executor()
             self.assertNotIn(executor, killed)
+            nulls.add(job.files("/dev/null"))
             if len(killed) < 2:
                 os.kill(executor, signal.SIGKILL)
                 killed.append(executor)
                 self.assertEqual(job.said(), "muster run: /job:worker/task:0: its executor was killed by signal 9\n")
                 self.failed("ABORTED", "/job:worker/replica:0/task:0 is gone", s, ["c:0"])
+        self.assertEqual(len(nulls), 1, "what an executor was given is not kept")
 
     def test_a_callable_whose_executor_is_gone_is_not_to_be_run_again(self):
         self.begin(three())

@@ -367,6 +367,11 @@ class Job:
         ready, _, _ = select.select([self.program.stderr], [], [], PATIENCE)
         return self.program.stderr.readline().decode() if ready else ""
 
+    def files(self, name):
+        """How often the launcher has this file open."""
+        of = "/proc/%d/fd/" % self.program.pid
+        return sum(os.path.realpath(of + fd) == name for fd in os.listdir(of))
+
     def executor(self):
         """The pid of the executor that runs."""
         of = "/proc/%d/task/%d/children" % (self.program.pid, self.program.pid)

@@ -190,22 +190,16 @@ static pid_t executor_command(struct mu_agent *agent, const char *address, int o
 {
     const char *library = agent->options->tf->libtensorflow;
     char self[4096];
-    char *words[8];
-    int n = 0;
+    const char *words[8] = {self, "executor", address ? "--address" : "--ops", address};
+    int n = address ? 4 : 3;
 
     if (mu_command_path(self, sizeof self))
         return 0;
-    words[n++] = self;
-    words[n++] = (char *)(uintptr_t) "executor";
-    words[n++] = (char *)(uintptr_t)(address ? "--address" : "--ops");
-    if (address)
-        words[n++] = (char *)(uintptr_t)address;
     if (library) {
-        words[n++] = (char *)(uintptr_t) "--libtensorflow";
-        words[n++] = (char *)(uintptr_t)library;
+        words[n++] = "--libtensorflow";
+        words[n++] = library;
     }
-    words[n] = NULL;
-    return command_start(agent, words, out);
+    return command_start(agent, (char *const *)(uintptr_t)words, out);
 }
 
 static void ops_ask(struct mu_agent *agent)
@@ -257,6 +251,7 @@ static int process_start(struct mu_agent *agent, uint32_t i)
     struct session_state *state = session_state(agent);
     struct executor_process *p = &state->processes[i];
     uint16_t port;
+    int out;
 
     if (mu_launch_free_ports(&port, 1, 0)) {
         mu_agent_say("no port is free for an executor");
@@ -267,7 +262,10 @@ static int process_start(struct mu_agent *agent, uint32_t i)
         mu_agent_say("no executor: %s", muster_last_error());
         return -1;
     }
-    p->pid = executor_command(agent, p->address, open("/dev/null", O_WRONLY | O_CLOEXEC));
+    out = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    p->pid = executor_command(agent, p->address, out);
+    if (out >= 0)
+        close(out);
     return p->pid ? 0 : -1;
 }
 
