@@ -198,7 +198,6 @@ static bool fetch_cut(struct mu_ss_cutting *cut, uint32_t i, const char *name)
     struct mu_ss_feed *fetch = &cut->c->fetches[i];
     struct mu_ss_at at = cut->sub->fetches[i];
     const char *tensor = mu_ss_arena_print(cut, "%s:%d", cut->g->nodes[at.node].def->name, at.output);
-    bool is_there = false;
     struct mu_ss_source from;
 
     fetch->node = at.node;
@@ -209,9 +208,10 @@ static bool fetch_cut(struct mu_ss_cutting *cut, uint32_t i, const char *name)
     fetch->type = from.type % MU_SS_REF;
     fetch->key = key_print(cut, from.device, tensor);
     fetch->part = (uint32_t)mu_ss_part_for(cut, from.device);
-    for (uint32_t k = 0; k < i; k++)
-        is_there = is_there || (cut->sub->fetches[k].node == at.node && cut->sub->fetches[k].output == at.output);
-    if (!is_there)
+    while (fetch->first < i &&
+           (cut->sub->fetches[fetch->first].node != at.node || cut->sub->fetches[fetch->first].output != at.output))
+        fetch->first++;
+    if (fetch->first == i)
         mu_ss_transfer_make(
             cut, true, mu_ss_arena_print(cut, "_send_%s_%d", cut->g->nodes[at.node].def->name, at.output),
             input_print(cut, from.name, from.output), fetch->type, from.device, from.device, tensor, true);

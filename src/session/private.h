@@ -171,6 +171,7 @@ struct mu_ss_feed {   /* or fetch */
     uint32_t node, type;
     int32_t output;
     uint32_t part;
+    uint32_t first; /* the first fetch of the same tensor, which may have several names */
 };
 struct mu_ss_part {
     struct mu_ss_compiled *compiled;

@@ -295,8 +295,7 @@ static bool answer_tensors(struct mu_ss_step *step, const struct mu_executor_ans
             if (strcmp(c->fetches[at].key, a->tensors[i].key) == 0)
                 break;
         for (uint32_t f = 0; k < c->num_fetches && f < c->num_fetches; f++) /* several names may be one tensor */
-            if (step->wants[f] && !step->tensors[f].bytes &&
-                (f == at || strcmp(c->fetches[f].key, a->tensors[i].key) == 0) &&
+            if (step->wants[f] && !step->tensors[f].bytes && c->fetches[f].first == c->fetches[at].first &&
                 !tensor_copy(&step->tensors[f], a->tensors[i].tensor.at, a->tensors[i].tensor.len))
                 return false;
     }
@@ -375,7 +374,8 @@ static size_t options_pack(const struct mu_ss_step *step, uint8_t *to)
     return mu__session__executor_opts__pack(&o, to);
 }
 
-static bool part_dispatch(struct mu_ss_step *step, uint32_t number, struct mu_executor_tensor *send, const char **recv)
+static bool part_dispatch(struct mu_ss_step *step, uint32_t number, struct mu_executor_tensor *send, const char **recv,
+                          bool *is_asked)
 {
     struct mu_ss_compiled *c = step->compiled;
     struct mu_ss_running *r = &step->running[number];
@@ -394,14 +394,10 @@ static bool part_dispatch(struct mu_ss_step *step, uint32_t number, struct mu_ex
             send[run.num_send++] =
                 (struct mu_executor_tensor){c->feeds[i].key, {step->feeds[i]->data, step->feeds[i]->len}};
     for (uint32_t i = 0; step->wants && i < c->num_fetches; i++) {
-        bool is_there = false;
-
-        if (!step->wants[i] || c->fetches[i].part != number)
+        if (!step->wants[i] || c->fetches[i].part != number || is_asked[c->fetches[i].first])
             continue;
-        for (uint32_t k = run.num_recv; k-- > 0 && !is_there && c->num_fetches < 64;)
-            is_there = strcmp(recv[k], c->fetches[i].key) == 0;
-        if (!is_there)
-            recv[run.num_recv++] = c->fetches[i].key;
+        is_asked[c->fetches[i].first] = true;
+        recv[run.num_recv++] = c->fetches[i].key;
     }
     run.options = (struct mu_executor_bytes){options, options_pack(step, options)};
     r->step = step;
@@ -417,16 +413,18 @@ static void step_dispatch(struct mu_ss_step *step)
     struct mu_ss_compiled *c = step->compiled;
     struct mu_executor_tensor *send = calloc(c->num_feeds + 1, sizeof *send);
     const char **recv = calloc(c->num_fetches + 1, sizeof *recv);
+    bool *is_asked = calloc(c->num_fetches + 1, sizeof *is_asked);
 
     step->has_begun = true;
     step->running = calloc(c->num_parts + 1, sizeof *step->running);
-    if (!send || !recv || !step->running)
+    if (!send || !recv || !is_asked || !step->running)
         mu_ss_fail(&step->error, MUSTER_RESOURCE_EXHAUSTED, "no memory for a step");
     for (uint32_t i = 0; i < c->num_parts && !step->error.status; i++)
-        if (!part_dispatch(step, i, send, recv))
+        if (!part_dispatch(step, i, send, recv, is_asked))
             mu_ss_fail(&step->error, MUSTER_RESOURCE_EXHAUSTED, "no memory to run a step");
     free(send);
     free((void *)recv);
+    free(is_asked);
     if (step->error.status || step->num_left == 0)
         step_end(step);
 }

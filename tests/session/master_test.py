@@ -242,6 +242,17 @@ class Test(unittest.TestCase):
             self.failed("INVALID_ARGUMENT", "Invalid TensorProto for feed value 0", s, ["y:0"], feed={"x:0": bad})
         self.refused("NOT_FOUND", "FetchOutputs node q", self.client.run, s, ["q"], store_errors_in_response_body=False)
 
+    def test_a_tensor_of_two_names_is_fetched_once_among_many(self):
+        self.begin()
+        made = self.sum()
+        for i in range(70):
+            const(made, "c%d" % i, i)
+        s = self.client.create(made)
+        expected = {"c%d:0" % i: i for i in range(70)}
+        expected.update({"c": 7, "c:0": 7})
+        self.assertEqual(self.client.values(s, list(expected)), expected)
+        self.assertEqual(self.workers[0].asked, 71)
+
     def test_a_step_over_three_tasks_meets_by_its_edges(self):
         self.begin(three())
         made = graph()

@@ -242,6 +242,7 @@ class Worker:
                         threading.Thread(target=run.as_far_as_it_goes, args=(n.name,), daemon=True).start()
                 else:
                     run.all()
+            self.asked = len(r.recv_key)
             for key in r.recv_key:
                 reply.recv.add(name=key, tensor=MEETING.take(r.step_id, key, stop))
         except Failed as e:
