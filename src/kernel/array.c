@@ -18,6 +18,10 @@ static bool places_copy(struct mu_kernel_call *call, const struct places *p)
     ptrdiff_t from = (ptrdiff_t)p->first;
 
     for (size_t to = 0; to < out->count; to++) {
+        if (to % MU_GLANCE == 0 && mu_run_gives_up(call)) {
+            mu_run_give_up(call);
+            return false;
+        }
         if (!mu_tensor_copy(out, to, in, (size_t)from, 1, &call->error))
             return false;
         for (uint32_t k = out->shape.rank; k-- > 0;) {

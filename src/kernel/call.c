@@ -18,6 +18,11 @@ enum mu_run mu_run_fail(struct mu_kernel_call *call, enum muster_status status, 
     return MU_RUN_FAILED;
 }
 
+enum mu_run mu_run_give_up(struct mu_kernel_call *call)
+{
+    return mu_run_fail(call, MUSTER_CANCELLED, "Step was cancelled");
+}
+
 struct mu_tensor *mu_run_output(struct mu_kernel_call *call, uint32_t output, unsigned dtype,
                                 const struct mu_dims *shape)
 {

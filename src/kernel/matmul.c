@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 }; /* CBLAS's */
+#define AT_ONCE (1ull << 33) /* multiplications that a BLAS is given, which cannot be stopped: a second's, about */
 
 static struct {
     void (*sgemm)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
@@ -35,6 +36,7 @@ static void blas_open(void)
 
 /* a: m rows of k, where a_m and a_k are how far its elements are apart; likewise b. */
 struct sizes {
+    const struct mu_kernel_call *call;
     size_t m, n, k, a_m, a_k, b_k, b_n;
     bool ta, tb;
 };
@@ -42,7 +44,7 @@ struct sizes {
 #define PRODUCT(name, type, plus)                                                                                      \
     static void name(const struct sizes *s, const type *a, const type *b, type *out)                                   \
     {                                                                                                                  \
-        for (size_t i = 0; i < s->m; i++)                                                                              \
+        for (size_t i = 0; i < s->m && !mu_run_gives_up(s->call); i++)                                                 \
             for (size_t l = 0; l < s->k; l++) {                                                                        \
                 type x = a[i * s->a_m + l * s->a_k];                                                                   \
                                                                                                                        \
@@ -60,7 +62,8 @@ static bool blas_multiply(const struct sizes *s, const struct mu_tensor *a, cons
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int ta = s->ta ? TRANS : NO_TRANS, tb = s->tb ? TRANS : NO_TRANS;
-    int lda = (int)a->shape.dim[1], ldb = (int)b->shape.dim[1], m = (int)s->m, n = (int)s->n, k = (int)s->k;
+    int lda = (int)a->shape.dim[1], ldb = (int)b->shape.dim[1], n = (int)s->n, k = (int)s->k;
+    size_t rows;
 
     if ((out->dtype != MU_FLOAT && out->dtype != MU_DOUBLE) || out->count == 0 || s->k == 0 || s->m > INT_MAX ||
         s->n > INT_MAX || s->k > INT_MAX)
@@ -68,17 +71,23 @@ static bool blas_multiply(const struct sizes *s, const struct mu_tensor *a, cons
     pthread_once(&once, blas_open);
     if (!blas.dgemm)
         return false;
-    if (out->dtype == MU_FLOAT)
-        blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1, a->f, lda, b->f, ldb, 0, out->f, n);
-    else
-        blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1, a->d, lda, b->d, ldb, 0, out->d, n);
+    rows = AT_ONCE / s->n / s->k + 1;
+    for (size_t i = 0; i < s->m && !mu_run_gives_up(s->call); i += rows) {
+        int m = (int)(s->m - i < rows ? s->m - i : rows);
+
+        if (out->dtype == MU_FLOAT)
+            blas.sgemm(ROW_MAJOR, ta, tb, m, n, k, 1, a->f + i * s->a_m, lda, b->f, ldb, 0, out->f + i * s->n, n);
+        else
+            blas.dgemm(ROW_MAJOR, ta, tb, m, n, k, 1, a->d + i * s->a_m, lda, b->d, ldb, 0, out->d + i * s->n, n);
+    }
     return true;
 }
 
 enum mu_run mu_run_matmul(struct mu_kernel_call *call)
 {
     const struct mu_tensor *a = call->in[0].tensor, *b = call->in[1].tensor;
-    struct sizes s = {.ta = mu_attr_bool(call->node, "transpose_a"), .tb = mu_attr_bool(call->node, "transpose_b")};
+    struct sizes s = {
+        .call = call, .ta = mu_attr_bool(call->node, "transpose_a"), .tb = mu_attr_bool(call->node, "transpose_b")};
     struct mu_dims shape = {.rank = 2};
     struct mu_tensor *out;
     char ta[192], tb[192];
@@ -104,8 +113,8 @@ enum mu_run mu_run_matmul(struct mu_kernel_call *call)
     if (out->count == 0) /* its other side may be of any size */
         return MU_RUN_DONE;
     if (blas_multiply(&s, a, b, out))
-        return MU_RUN_DONE;
-    if (a->dtype == MU_FLOAT)
+        ;
+    else if (a->dtype == MU_FLOAT)
         product_f(&s, a->f, b->f, out->f);
     else if (a->dtype == MU_DOUBLE)
         product_d(&s, a->d, b->d, out->d);
@@ -113,5 +122,5 @@ enum mu_run mu_run_matmul(struct mu_kernel_call *call)
         product_i(&s, a->i, b->i, out->i);
     else
         product_l(&s, a->l, b->l, out->l);
-    return MU_RUN_DONE;
+    return mu_run_gives_up(call) ? mu_run_give_up(call) : MU_RUN_DONE;
 }

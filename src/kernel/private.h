@@ -113,8 +113,17 @@ struct mu_kernel_call {
     uint32_t at;                             /* the node's number */
     struct mu_kernel_value *in, *out;
     uint64_t serial;
+    const _Atomic bool *gives_up; /* of a call in another thread; NULL: it runs in the loop */
     struct mu_kernel_error error;
 };
+/* Nobody wants its outputs any more: what takes long looks at this now and then, and ends by mu_run_give_up(). */
+static inline bool mu_run_gives_up(const struct mu_kernel_call *call)
+{
+    /* process-local, relaxed: a hint, which waits_let_go() gives */
+    return call->gives_up && atomic_load_explicit(call->gives_up, memory_order_relaxed);
+}
+enum mu_run mu_run_give_up(struct mu_kernel_call *call);
+#define MU_GLANCE 65536u /* elements between two looks */
 /* The rest of a run: an error, as a kernel returns it. */
 enum mu_run mu_run_fail(struct mu_kernel_call *call, enum muster_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

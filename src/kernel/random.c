@@ -93,12 +93,13 @@ static void number_set(struct mu_tensor *out, size_t k, double x)
         out->d[k] = x;
 }
 
-static void numbers_fill(struct philox *p, enum mu_random what, struct mu_tensor *out)
+static void numbers_fill(struct philox *p, const struct mu_kernel_call *call, struct mu_tensor *out)
 {
+    enum mu_random what = (enum mu_random)call->node->op->which;
     bool is_float = out->dtype == MU_FLOAT;
     double pair[2];
 
-    for (size_t k = 0; k < out->count;) {
+    for (size_t k = 0; k < out->count && !(k % MU_GLANCE < 2 && mu_run_gives_up(call));) {
         if (what == MU_UNIFORM) {
             number_set(out, k++, uniform_next(p, is_float));
             continue;
@@ -135,6 +136,6 @@ enum mu_run mu_run_random(struct mu_kernel_call *call)
     p.counter[3] = (uint32_t)(seed[1] >> 32);
     if (is_seeded)
         philox_skip(&p, call->serial * out->count * 64); /* TensorFlow keeps 256 numbers for each: 64 groups */
-    numbers_fill(&p, (enum mu_random)call->node->op->which, out);
-    return MU_RUN_DONE;
+    numbers_fill(&p, call, out);
+    return mu_run_gives_up(call) ? mu_run_give_up(call) : MU_RUN_DONE;
 }

@@ -69,13 +69,13 @@ static void reduce_one(const struct reduction *r, size_t from, size_t to)
     }
 }
 
-static void reduce_all(const struct reduction *r)
+static void reduce_all(const struct mu_kernel_call *call, const struct reduction *r)
 {
     const struct mu_dims *shape = &r->in->shape;
     int64_t at[MU_TENSOR_DIMS] = {0};
     size_t to = 0;
 
-    for (size_t from = 0; from < r->in->count; from++) {
+    for (size_t from = 0; from < r->in->count && !(from % MU_GLANCE == 0 && mu_run_gives_up(call)); from++) {
         reduce_one(r, from, to);
         for (uint32_t k = shape->rank; k-- > 0;) {
             to += r->steps[k];
@@ -155,8 +155,8 @@ enum mu_run mu_run_reduce(struct mu_kernel_call *call)
     if (!r.sum)
         return MU_RUN_FAILED;
     sum_begin(&r);
-    reduce_all(&r);
+    reduce_all(call, &r);
     sum_end(&r, out);
     mu_tensor_drop(r.sum);
-    return MU_RUN_DONE;
+    return mu_run_gives_up(call) ? mu_run_give_up(call) : MU_RUN_DONE;
 }

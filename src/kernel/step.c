@@ -25,12 +25,15 @@ struct mu_kernel_step {
     uint32_t *ready, first, last;   /* a queue; each node is in it once */
     uint32_t num_done, num_works;
     struct mu_kernel_wait *waits;
+    struct mu_kernel_work *works;
     struct mu_kernel_error error;
     bool is_running, is_over; /* over: nothing of it is held any more */
 };
 
 struct mu_kernel_work {
+    struct mu_kernel_work *next, *prev; /* of its step's */
     struct mu_kernel_call call;
+    _Atomic bool gives_up;
     enum mu_run is;
 };
 
@@ -133,6 +136,9 @@ static void wait_end(struct mu_kernel_wait *wait, bool gives, enum muster_status
 
 static void waits_let_go(struct mu_kernel_step *step)
 {
+    for (struct mu_kernel_work *work = step->works; work; work = work->next)
+        /* process-local, relaxed: a hint for mu_run_gives_up() */
+        atomic_store_explicit(&work->gives_up, true, memory_order_relaxed);
     while (step->waits) {
         struct mu_kernel_wait *wait = step->waits;
 
@@ -222,9 +228,12 @@ static bool call_offload(struct mu_kernel_call *call)
     if (!work)
         return false;
     *work = (struct mu_kernel_work){.call = *call};
+    work->call.gives_up = &work->gives_up;
     step->num_works++;
+    MU_LIST_PUSH(step->works, work);
     if (step->options.offload(step->options.arg, work))
         return true;
+    MU_LIST_DROP(step->works, work);
     step->num_works--;
     free(work);
     return false;
@@ -242,7 +251,7 @@ static void node_run(struct mu_kernel_step *step, uint32_t at)
 
 void mu_kernel_work_run(struct mu_kernel_work *work)
 {
-    work->is = work->call.node->op->run(&work->call);
+    work->is = mu_run_gives_up(&work->call) ? mu_run_give_up(&work->call) : work->call.node->op->run(&work->call);
 }
 
 void mu_kernel_work_end(struct mu_kernel_work *work)
@@ -250,6 +259,7 @@ void mu_kernel_work_end(struct mu_kernel_work *work)
     struct mu_kernel_step *step = work->call.step;
 
     step->num_works--;
+    MU_LIST_DROP(step->works, work);
     call_end(&work->call, work->is);
     free(work);
     step->options.wake(step->options.arg);

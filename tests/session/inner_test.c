@@ -242,6 +242,53 @@ INNER_TEST(a_device_and_ops_are_told)
     assert_int_equal(answer.status, MUSTER_OK);
 }
 
+/* Products of so many numbers that take minutes. */
+INNER_TEST(a_kernel_in_another_thread_ends_with_its_step)
+{
+    static const int32_t sides[2] = {4000, 4000};
+    Mu__Graph__TensorProto dims = MU__GRAPH__TENSOR_PROTO__INIT;
+    Mu__Graph__TensorShapeProto shape = MU__GRAPH__TENSOR_SHAPE_PROTO__INIT;
+    Mu__Graph__Dim dim = MU__GRAPH__DIM__INIT, *all = &dim;
+    Mu__Graph__AttrValue *value;
+    struct text t = {0};
+    struct answer answer = {0};
+    char graph[32];
+
+    dim.has_size = true;
+    dim.size = 2;
+    shape.n_dim = 1;
+    shape.dim = &all;
+    dims.has_dtype = dims.has_tensor_content = true;
+    dims.dtype = MU__GRAPH__DATA_TYPE__DT_INT32;
+    dims.tensor_shape = &shape;
+    dims.tensor_content = (ProtobufCBinaryData){sizeof sides, (uint8_t *)(uintptr_t)sides};
+    mu__graph__graph_def__init(&t.graph);
+    edge(&t, "x", NULL);
+    node(&t, "dims", "Const", NULL, NULL);
+    attr_type(&t, "dtype");
+    value = attr(&t, "value");
+    value->value_case = MU__GRAPH__ATTR_VALUE__VALUE_TENSOR;
+    value->tensor = &dims;
+    node(&t, "fill", "Fill", "dims", "x");
+    attr_type(&t, "T");
+    attr_type(&t, "index_type");
+    node(&t, "size", "Size", "fill", NULL);
+    attr_type(&t, "T");
+    attr_type(&t, "out_type");
+    edge(&t, "y", "size");
+    node(&t, "product", "MatMul", "fill", "fill");
+    attr_type(&t, "T");
+    attr(&t, "transpose_b")->value_case = MU__GRAPH__ATTR_VALUE__VALUE_B;
+    t.value[t.graph.n_node - 1][1].b = true;
+    graph_make(one, &t, graph);
+    run(one, graph, 1, KEY("x"), 1, KEY("y"), true, &answer);
+    await_answer(&answer);
+    assert_int_equal(answer.numbers[0], 16000000);
+    for (int k = 0; k < 9; k++)
+        turn(); /* the product has begun, or soon would */
+    one->kind->cleanup(one, 1);
+}
+
 INNER_TEST(executors_give_each_other_tensors)
 {
     struct text t = {0}, u = {0};
