@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/list.h"
+#include "base/utf8.h"
 
 /* ---- calls ------------------------------------------------------------------------------------------------------- */
 
@@ -48,8 +49,23 @@ struct mu_executor_call *mu_inner_call_answer(struct mu_executor_call *call)
     return call;
 }
 
+/* It goes into messages as UTF-8, and may have bytes of a client's, or have been cut within a character. */
+static void text_mend(char *text)
+{
+    const char *end = text + strlen(text);
+
+    for (size_t n; text < end; text += n) {
+        n = mu_utf8_length(text, (size_t)(end - text));
+        if (n == 0) {
+            *text = '?';
+            n = 1;
+        }
+    }
+}
+
 void mu_inner_call_end(struct mu_executor_call *call, struct mu_executor_answer *answer)
 {
+    text_mend(call->error.text);
     answer->status = call->error.status;
     answer->text = call->error.text;
     if (call->done)

@@ -177,6 +177,13 @@ class Test(unittest.TestCase):
             self.assertEqual(e.code(), grpc.StatusCode.INVALID_ARGUMENT)
         self.assertEqual(self.client.run("none", ["a:0"]).status_code, 10)  # it lives
 
+    def test_what_is_said_of_a_clients_bytes_is_text(self):
+        made = Graph().const("no", [], (), 10).const("data", [], (), 7)
+        made.made.node[-1].attr[-1].value.tensor.string_val.append(b"a\xff\xc3")
+        made.node("assert", "Assert", ["no", "data"], T=[7])
+        reply = self.client.run(self.client.create(made.made), target=["assert"])
+        self.assertIn("assertion failed: [a??]", reply.status_error_message)
+
     def test_a_few_bytes_are_not_many_edges(self):
         def sums(first, count):
             made = Graph()
