@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/list.h"
 
-#define TURN_NS 2000000u /* of a step, then others have theirs */
+#define TURN_NS  2000000u  /* of a step, then others have theirs */
+#define TURNS_NS 10000000u /* of all steps, then the loop looks at its clients */
 
 static void part_line(struct part *part)
 {
@@ -324,7 +326,9 @@ void mu_inner_cancel(struct mu_executor_call *call)
 
 void mu_inner_line_run(struct mu_inner *local, uint32_t count)
 {
-    for (; local->line && count > 0; count--) {
+    uint64_t until = mu_now() + TURNS_NS;
+
+    while (local->line && count-- > 0 && mu_now() < until) {
         struct part *part = local->line;
 
         part_unline(part);

@@ -289,6 +289,56 @@ INNER_TEST(a_kernel_in_another_thread_ends_with_its_step)
     one->kind->cleanup(one, 1);
 }
 
+/* Each step has work for several turns, and all together for many looks at clients. */
+INNER_TEST(the_loop_looks_at_its_clients_between_the_turns_of_many_steps)
+{
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"};
+    static const int32_t sides[1] = {1000000};
+    Mu__Graph__TensorProto dims = MU__GRAPH__TENSOR_PROTO__INIT;
+    Mu__Graph__TensorShapeProto shape = MU__GRAPH__TENSOR_SHAPE_PROTO__INIT;
+    Mu__Graph__Dim dim = MU__GRAPH__DIM__INIT, *all = &dim;
+    Mu__Graph__AttrValue *value;
+    struct answer answers[16] = {0};
+    struct text t = {0};
+    unsigned count = 0;
+    char graph[32];
+
+    dim.has_size = true;
+    dim.size = 1;
+    shape.n_dim = 1;
+    shape.dim = &all;
+    dims.has_dtype = dims.has_tensor_content = true;
+    dims.dtype = MU__GRAPH__DATA_TYPE__DT_INT32;
+    dims.tensor_shape = &shape;
+    dims.tensor_content = (ProtobufCBinaryData){sizeof sides, (uint8_t *)(uintptr_t)sides};
+    mu__graph__graph_def__init(&t.graph);
+    doubles(&t); /* y goes out early */
+    node(&t, "dims", "Const", NULL, NULL);
+    attr_type(&t, "dtype");
+    value = attr(&t, "value");
+    value->value_case = MU__GRAPH__ATTR_VALUE__VALUE_TENSOR;
+    value->tensor = &dims;
+    node(&t, names[0], "Fill", "dims", "sum");
+    attr_type(&t, "T");
+    attr_type(&t, "index_type");
+    for (size_t k = 1; k < sizeof names / sizeof names[0]; k++) {
+        node(&t, names[k], "AddV2", names[k - 1], names[k - 1]);
+        attr_type(&t, "T");
+    }
+    graph_make(one, &t, graph);
+    for (int k = 0; k < 16; k++)
+        run(one, graph, k + 1, KEY("x"), 1, KEY("y"), true, &answers[k]);
+    turn();
+    for (int k = 0; k < 16; k++)
+        count += answers[k].count;
+    assert_true(count < 16); /* not all have had a turn */
+    for (int k = 0; k < 16; k++) {
+        await_by(turn(), answers[k].count == 1, "an answer");
+        assert_int_equal(answers[k].numbers[0], 2);
+        one->kind->cleanup(one, k + 1);
+    }
+}
+
 INNER_TEST(executors_give_each_other_tensors)
 {
     struct text t = {0}, u = {0};
