@@ -465,6 +465,19 @@ STAGE_TEST(tensors_go_as_tensorflow_sends_them)
                       "ffffffffffffffff");
 }
 
+STAGE_TEST(each_string_counts_as_what_it_takes)
+{
+    struct mu_dims shape = {.rank = 1, .dim = {100}};
+    struct mu_kernel_error error = {.status = MUSTER_OK};
+    struct mu_tensor *tensor = mu_tensor_new(&stage.memory, MU_STRING, &shape, &error);
+
+    for (size_t k = 0; k < 100; k++)
+        assert_true(mu_tensor_string_set(tensor, k, "x", 1, &error));
+    assert_true(stage.memory.held >= 100 * (sizeof(struct mu_kernel_string) + 32)); /* an allocation each */
+    mu_tensor_drop(tensor);
+    assert_int_equal(stage.memory.held, 0);
+}
+
 static void unpack_fails(const char *hex, enum muster_status status)
 {
     struct mu_kernel_error error = {.status = MUSTER_OK};

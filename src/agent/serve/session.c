@@ -115,7 +115,7 @@ static int inner_open(struct mu_agent *agent)
 {
     struct session_state *state = session_state(agent);
 
-    state->inner = mu_inner_new(&agent->loop, 0);
+    state->inner = mu_inner_new(&agent->loop, state->tensors.most);
     for (uint32_t i = 0; state->inner && i < state->count; i++)
         if (!(state->executors[i] = mu_inner_executor(state->inner, state->jobs[i], state->numbers[i])))
             return -1;
