@@ -60,7 +60,7 @@ enum mu_run mu_run_tile(struct mu_kernel_call *call)
     struct mu_dims shape = {.rank = in->rank};
     struct places p = {0};
     int64_t by[MU_TENSOR_DIMS];
-    uint32_t count;
+    uint32_t count = 0;
 
     if (!mu_run_numbers(call, 1, "multiples", MU_TENSOR_DIMS, by, &count) || count != in->rank)
         return mu_run_fail(call, MUSTER_INVALID_ARGUMENT,
