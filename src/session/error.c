@@ -1,11 +1,13 @@
 /*
- * session/error.c: why something is not so, and what a client is told then.
+ * session/error.c: why something is not so, and what a client is told then; what it has sent, read with a bound.
  */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "rpc/codec.h"
 #include "session/private.h"
 
 bool mu_ss_fail(struct mu_ss_error *error, enum muster_status status, const char *format, ...)
@@ -68,4 +70,18 @@ void mu_ss_answer(struct mu_rpc_call *call, const ProtobufCMessage *message)
     protobuf_c_message_pack(message, bytes);
     mu_rpc_answer(call, bytes, len);
     free(bytes);
+}
+
+void *mu_ss_message_read(const ProtobufCMessageDescriptor *kind, ProtobufCBinaryData bytes, const char *damaged,
+                         struct mu_ss_error *error)
+{
+    static const char *const not_text[] = {"config",         "tensor",     "feed", "library", "s",
+                                           "tensor_content", "string_val", "func", NULL};
+    ProtobufCMessage *message;
+    enum muster_status status = mu_codec_read(kind, not_text, bytes.data, bytes.len, &message);
+
+    if (!status)
+        return message;
+    mu_ss_fail(error, status, "%s", status == MUSTER_INVALID_ARGUMENT ? damaged : muster_last_error());
+    return NULL;
 }

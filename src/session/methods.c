@@ -8,23 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
-#include "rpc/codec.h"
 #include "session/private.h"
-
-void *mu_ss_message_read(const ProtobufCMessageDescriptor *kind, ProtobufCBinaryData bytes, const char *damaged,
-                         struct mu_ss_error *error)
-{
-    static const char *const not_text[] = {"config",         "tensor",     "feed", "library", "s",
-                                           "tensor_content", "string_val", "func", NULL};
-    ProtobufCMessage *message;
-    enum muster_status status = mu_codec_read(kind, not_text, bytes.data, bytes.len, &message);
-
-    if (!status)
-        return message;
-    mu_ss_fail(error, status, "%s", status == MUSTER_INVALID_ARGUMENT ? damaged : muster_last_error());
-    return NULL;
-}
 
 /* NULL: it has been refused. */
 static void *request_read(struct mu_rpc_call *call, const ProtobufCMessageDescriptor *kind, const void *body,

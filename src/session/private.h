@@ -45,6 +45,9 @@ bool mu_ss_fail(struct mu_ss_error *error, enum muster_status status, const char
     __attribute__((format(printf, 3, 4)));
 void mu_ss_error_clear(struct mu_ss_error *error);
 const char *mu_ss_text(const struct mu_ss_error *error);
+/* A message of a client, with bounded memory. NULL: error says why; `damaged` where it is no such message. */
+void *mu_ss_message_read(const ProtobufCMessageDescriptor *kind, ProtobufCBinaryData bytes, const char *damaged,
+                         struct mu_ss_error *error);
 
 /* ---- names.c ---- */
 #define MU_SS_NAME_MAX 65535u
@@ -408,9 +411,6 @@ void mu_ss_resets_end(struct mu_master *service);
 
 /* ---- methods.c ---- */
 extern const struct mu_rpc_method mu_ss_methods[]; /* ends with {0} */
-/* A message of a client, with bounded memory. NULL: error says why; `damaged` where it is no such message. */
-void *mu_ss_message_read(const ProtobufCMessageDescriptor *kind, ProtobufCBinaryData bytes, const char *damaged,
-                         struct mu_ss_error *error);
 /* Refused with the error, which is cleared. */
 void mu_ss_refuse(struct mu_rpc_call *call, struct mu_ss_error *error);
 void mu_ss_answer(struct mu_rpc_call *call, const ProtobufCMessage *message);
