@@ -15,8 +15,9 @@
  * it closes the queue and makes another, or kills that task.
  *
  * Calls on one struct muster_queue are made by one thread at a time. None blocks but those with a deadline. A queue is
- * closed before its process leaves the job. Only tasks have queues; as MUSTER_JOIN_RECOVERABLE the death of a task ends
- * no other's waits than those for it. (Semantics: the message queues between the processes of inference engines.)
+ * closed before its process leaves the job. Only tasks and workers have queues, and sentences and struct
+ * muster_queue_info name a worker by -1; as MUSTER_JOIN_RECOVERABLE the death of a task ends no other's waits than
+ * those for it. (Semantics: the message queues between the processes of inference engines.)
  */
 #ifndef MUSTER_QUEUE_H
 #define MUSTER_QUEUE_H
