@@ -121,20 +121,10 @@ static void on_create_left(void *arg)
     mu_ss_session_end(s, MUSTER_CANCELLED, "its client does not wait for it any more");
 }
 
-bool mu_ss_filter_has(char *const *filters, size_t count, const struct mu_executor *executor)
+/* The session's filters have the executor. */
+static bool session_has(const struct mu_ss_session *s, const struct mu_executor *executor)
 {
-    struct mu_ss_spec spec, own = {.replica = 0, .task = (int)executor->task, .id = -1};
-
-    snprintf(own.job, sizeof own.job, "%s", executor->job);
-    for (size_t i = 0; i < count; i++) {
-        if (!mu_ss_spec_read(filters[i], &spec))
-            continue;
-        spec.type[0] = 0;
-        spec.id = -1;
-        if (mu_ss_spec_has(&spec, &own))
-            return true;
-    }
-    return count == 0;
+    return !s->options || mu_ss_filter_has(s->options->device_filters, s->options->n_device_filters, executor);
 }
 
 static void created_answer(struct mu_ss_session *s)
@@ -214,6 +204,22 @@ void mu_ss_devices_answer(struct mu_rpc_call *call, const struct mu_ss_session *
     free(all);
 }
 
+/* Those go that the filters leave out, now that they have said which task they are. No call is under way. */
+static void members_drop(struct mu_ss_session *s)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < s->num_members; i++) {
+        if (s->members[i].is_out)
+            continue;
+        for (uint32_t k = 0; k < s->num_devices; k++)
+            if (s->devices[k].member == &s->members[i])
+                s->devices[k].member = &s->members[n];
+        s->members[n++] = s->members[i];
+    }
+    s->num_members = n;
+}
+
 /* All devices are there: the graph is checked and placed. */
 static void members_asked(struct mu_ss_session *s)
 {
@@ -221,6 +227,7 @@ static void members_asked(struct mu_ss_session *s)
     struct mu_ss_error error = {0};
     Mu__Graph__GraphDef *def = s->request ? s->request->graph_def : NULL;
 
+    members_drop(s);
     if (s->num_devices && !s->awaits_ops)
         qsort(s->devices, s->num_devices, sizeof *s->devices, devices_compare);
     if (s->is_listing) {
@@ -297,7 +304,8 @@ static void on_member_devices(void *arg, const struct mu_executor_answer *a)
         if (error.status == MUSTER_UNAVAILABLE)
             error.status = MUSTER_ABORTED; /* a client would say it ten times more */
     }
-    for (uint32_t i = 0; !a->status && i < a->num_devices && !error.status; i++)
+    m->is_out = !session_has(s, m->executor);
+    for (uint32_t i = 0; !a->status && !m->is_out && i < a->num_devices && !error.status; i++)
         if (!device_add(s, m, a->devices[i]))
             mu_ss_fail(&error, MUSTER_INTERNAL, "CreateSession: a device of %s has no name", name);
     if (error.status) {
@@ -351,15 +359,34 @@ static bool config_take(struct mu_ss_session *s, struct mu_ss_error *error)
     return true;
 }
 
+/* Each filter means one task, and an executor has said that it is that one. */
+static bool filters_are_met(const struct mu_ss_session *s)
+{
+    const struct mu_master_options *o = &s->service->o;
+    size_t met = 0;
+
+    for (size_t i = 0; s->options && i < s->options->n_device_filters; i++) {
+        struct mu_ss_spec spec;
+        bool is_met = !mu_ss_spec_read(s->options->device_filters[i], &spec);
+
+        for (uint32_t k = 0; !is_met && spec.job[0] && spec.task >= 0 && k < o->num_executors; k++)
+            is_met = o->executors[k] && !o->executors[k]->is_nameless &&
+                     mu_ss_filter_has(&s->options->device_filters[i], 1, o->executors[k]);
+        met += is_met;
+    }
+    return s->options && met == s->options->n_device_filters && met > 0;
+}
+
+/* One that has not said which task it is is asked, unless the others are all that the filters mean. */
 static bool members_choose(struct mu_ss_session *s)
 {
     const struct mu_master_options *o = &s->service->o;
+    bool is_met = filters_are_met(s);
 
     s->members = calloc(o->num_executors + 1, sizeof *s->members);
     for (uint32_t i = 0; s->members && i < o->num_executors; i++)
         if (o->executors[i] && !o->executors[i]->is_gone &&
-            mu_ss_filter_has(s->options ? s->options->device_filters : NULL,
-                             s->options ? s->options->n_device_filters : 0, o->executors[i]))
+            (o->executors[i]->is_nameless ? !is_met : session_has(s, o->executors[i])))
             s->members[s->num_members++] = (struct mu_ss_member){.executor = o->executors[i], .session = s};
     return s->members != NULL;
 }

@@ -100,7 +100,8 @@ struct mu_executor {
     const char *job; /* "ps" */
     uint32_t task;
     const char *address; /* where others' executors find it, for ServerDef: "127.0.0.1:4711"; "": nowhere */
-    bool is_gone; /* its process has ended: it is asked nothing more. An executor that comes again is a new one */
+    bool is_gone;     /* its process has ended: it is asked nothing more. An executor that comes again is a new one */
+    bool is_nameless; /* it has not said yet which task it is */
 };
 
 /* "/job:ps/replica:0/task:0", as messages have it. */

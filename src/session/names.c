@@ -198,3 +198,19 @@ void mu_ss_spec_print(const struct mu_ss_spec *spec, char *text, size_t size)
     if (spec->type[0] && spec->id >= 0 && n < size)
         snprintf(text + n, size - n, ":%d", spec->id);
 }
+
+bool mu_ss_filter_has(char *const *filters, size_t count, const struct mu_executor *executor)
+{
+    struct mu_ss_spec spec, own = {.replica = 0, .task = (int)executor->task, .id = -1};
+
+    snprintf(own.job, sizeof own.job, "%s", executor->job);
+    for (size_t i = 0; i < count; i++) {
+        if (!mu_ss_spec_read(filters[i], &spec))
+            continue;
+        spec.type[0] = 0;
+        spec.id = -1;
+        if (mu_ss_spec_has(&spec, &own))
+            return true;
+    }
+    return count == 0;
+}

@@ -69,6 +69,7 @@ struct mu_ss_spec {
 };
 bool mu_ss_spec_read(const char *name, struct mu_ss_spec *ret_spec);
 bool mu_ss_spec_has(const struct mu_ss_spec *spec, const struct mu_ss_spec *device); /* the device is one of these */
+bool mu_ss_filter_has(char *const *filters, size_t count, const struct mu_executor *executor);
 /* What both say; false: they contradict each other, and *spec is as it was. */
 bool mu_ss_spec_merge(struct mu_ss_spec *spec, const struct mu_ss_spec *other);
 void mu_ss_spec_print(const struct mu_ss_spec *spec, char *text, size_t size);
@@ -352,7 +353,7 @@ struct mu_ss_member {
     struct mu_executor *executor;
     struct mu_executor_call *call;
     struct mu_ss_session *session;
-    bool is_there, is_created, is_named; /* is_named: it is told which task it is */
+    bool is_there, is_created, is_out; /* is_out: the session's filters leave it out, as its name told */
     char why[200];
 };
 
@@ -403,7 +404,6 @@ void mu_ss_session_used(struct mu_ss_session *s, struct mu_rpc_call *call);
 void mu_ss_session_ops(struct mu_ss_session *s);
 void mu_ss_session_tick(struct mu_ss_session *s, uint64_t now);
 struct mu_ss_session *mu_ss_session_find(const struct mu_master *service, const char *handle);
-bool mu_ss_filter_has(char *const *filters, size_t count, const struct mu_executor *executor);
 
 /* ---- reset.c ---- */
 void mu_ss_reset(struct mu_master *service, struct mu_rpc_call *call, Mu__Session__ResetRequest *request);

@@ -145,6 +145,7 @@ static void name_take(struct remote *r, struct mu_executor_bytes device)
             r->job = job;
             r->executor.job = job;
             r->executor.task = spec.task < 0 ? 0 : (uint32_t)spec.task;
+            r->executor.is_nameless = false;
         }
     }
     if (a)
@@ -415,7 +416,7 @@ enum muster_status mu_executor_remote_open(const struct mu_remote_options *optio
         free(r);
         return status;
     }
-    r->executor = (struct mu_executor){&remote_kind, r->job, options->task, r->address, false};
+    r->executor = (struct mu_executor){&remote_kind, r->job, options->task, r->address, false, !options->job};
     uv_timer_init(options->loop, &r->timer);
     r->timer.data = r;
     uv_timer_start(&r->timer, on_remote_timer, PROBE_MS, PROBE_MS);

@@ -470,6 +470,22 @@ class Test(unittest.TestCase):
         self.workers[2] = Worker("worker", 1, worker.address)
         self.assertEqual(self.client.values(self.client.create(made), ["a:0"]), {"a:0": 3})
 
+    def test_filters_wait_for_a_server_that_has_not_said_which_task_it_is(self):
+        made = three()
+        made[2].stop()
+        self.begin(made)
+        wanted = graph()
+        const(wanted, "a", 3, device="/job:worker/task:1")
+        late = self.client.later("CreateSession", m.CreateSessionRequest(graph_def=wanted, target="grpc://x", config=m.Config(
+            device_filters=["/job:ps", "/job:worker/task:1"]).SerializeToString()))
+        self.failed("ABORTED", "is not found", "no", ["a:0"])  # said after it, heard after it
+        self.workers[2] = Worker("worker", 1, made[2].address)
+        s = m.CreateSessionResponse.FromString(late.result()).session_handle
+        self.assertEqual(self.client.values(s, ["a:0"]), {"a:0": 3})
+        self.assertEqual([s in worker.sessions for worker in self.workers], [True, False, True])
+        other = self.client.create(device_filters=["/job:ps/task:0"])
+        self.assertEqual([other in worker.sessions for worker in self.workers], [True, False, False])
+
     def test_an_executor_of_a_job_is_started_again_each_time_it_is_killed(self):
         job = w.Job()
         self.addCleanup(self.end, [], job)
