@@ -76,7 +76,7 @@ err_has '^muster serve: 1 of 2 tasks have not registered in time: task 1$'
 begin -n 2 --once --register-barrier=no --grpc "unix:$TMPDIR/s"
 [ "$ADDRESS" = "unix:$TMPDIR/s" ] || fail "the address is $ADDRESS"
 guest 0 register poll hold > "$OUT.0" &
-guest 1 register poll kill
+guest 1 register poll set there 1 kill # its answer comes behind what the poll has sent
 wait $!
 grep -qE '^[A-Z]+: .*task 1' "$OUT.0" || fail "task 0 does not know what became of task 1: $(cat "$OUT.0")"
 ends_with 1
@@ -86,7 +86,7 @@ err_has '^muster serve: task 1 has failed: '
 # Over TCP, where no process is known: a survivor that was told, and goes without a shutdown, is not waited for.
 begin -n 2 --once --register-barrier=no --heartbeat-timeout 1h
 guest 0 register poll hold await "$TMPDIR/said" > "$OUT.0" &
-guest 1 register poll kill
+guest 1 register poll set there 1 kill # its answer comes behind what the poll has sent
 failed() { cp "$ERR.serve" "$ERR"; grep -q '^muster serve: task 1 has failed: its connection .* by its peer without a shutdown$' "$ERR.serve"; }
 await "the failure is said" failed
 touch "$TMPDIR/said"

@@ -8,7 +8,7 @@ hard=$(ulimit -Hn)
 tasks=$(ulimit -u)
 [ "$tasks" = unlimited ] || [ "$tasks" -ge 6000 ] || skip "needs 6000 processes, the limit is $tasks"
 # Task 0 waits until 255 others have ended: of them the launcher keeps no zombie, and no descriptor that it has not
-# when there is one task. (A few it may be about to close: what its threads have to do is not waited for.)
+# when there is one task. (A few it may be about to close.)
 FEW=40 # the relay of a busy machine may be some attempts behind
 cat > "$TMPDIR/first.sh" <<'EOS'
 [ $((RANK + 1)) -eq $WORLD_SIZE ] && : > "$1/last"
@@ -21,7 +21,12 @@ until [ "$left" = 2 ]; do # we and the guard
     [ $looks -lt 6000 ] || exit 9
     sleep 0.01 # sleep: between two looks
 done
-ls /proc/$PPID/fd | wc -l > "$1/count"
+# what its threads have to do is waited for: what it keeps stays above the limit
+while ls /proc/$PPID/fd | wc -l > "$1/count"; [ "$(cat "$1/count")" -ge "${LIMIT:-1000000}" ]; do
+    looks=$((looks + 1))
+    [ $looks -lt 6000 ] || break
+    sleep 0.01 # sleep: between two looks
+done
 EOS
 count() # OPTION... N
 {
@@ -31,7 +36,7 @@ count() # OPTION... N
 }
 for options in "" --label "--stdin all" "--output $TMPDIR/out-{rank}"; do
     one=$(count $options 1) || fail "with one task ($options): $one"
-    many=$(count $options 256) || fail "with 256 tasks ($options): $many"
+    many=$(LIMIT=$((one + FEW)) count $options 256) || fail "with 256 tasks ($options): $many"
     [ "$many" -lt $((one + FEW)) ] || fail "the launcher has $many descriptors, with one task $one ($options)"
 done
 
