@@ -163,7 +163,7 @@ struct mu_mq_head {
 struct mu_mq_line {
     mu_a64 owner;    /* MU_MQ_OWNER(); 0: nobody */
     mu_a64 position; /* MU_MQ_POSITION(); the writer sleeps on it */
-    mu_a64 ready;    /* the owner, once it has its place in the chain: it counts as there */
+    mu_a64 ready;    /* the same as owner once the reader has its place: only then it counts */
     uint64_t zero[13];
 };
 #define MU_MQ_OWNER(task, maker) (((uint64_t)(task) + 1) << 32 | (uint32_t)(maker))

@@ -136,7 +136,8 @@ static enum muster_status nothing_changes(struct mu_object *o, void *arg)
     return MUSTER_OK;
 }
 
-/* It has its place in the chain: each message from here on is its, too. A dead owner's never equals the next one's. */
+/* The reader has its place in the chain, so it gets each message from here on. The word of a dead owner is never that
+ * of the next one. */
 static void line_ready(struct mu_mq_line *line)
 {
     /* release: behind the position; pairs with mu_mq_slowest() */

@@ -278,7 +278,7 @@ static void line_leave(struct muster_queue *q)
     if (!q->line)
         return;
     mu_mq_position(q, MU_MQ_LEFT);
-    mu_store_relaxed(&q->line->ready, 0); /* relaxed: before the owner, by the next one */
+    mu_store_relaxed(&q->line->ready, 0); /* relaxed: the release of the owner orders it */
     mu_store_release(&q->line->owner, 0); /* release: behind the position; pairs with line_claim() */
     q->line = NULL;
 }
