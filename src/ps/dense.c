@@ -113,8 +113,6 @@ static enum muster_status inputs_copy(struct pushing *p, uint64_t (*small)[PS_SM
         status = mu_ps_part_copy(p->ps, p->ctx, p->was->parts[i], ps_shard_bytes(p->ps, p->shard), small[i]);
         step->from[i] = small[i];
     }
-    if (status == MUSTER_ABORTED)
-        status = MUSTER_NOT_FOUND;
     pushes[0] = p->data;
     step->pushes = pushes;
     step->num_pushes = 1;

@@ -121,7 +121,8 @@ enum muster_status mu_ps_shard_read(const struct muster_ps *ps, struct mu_ctx *c
  * is as it was, and names what is not there. */
 enum muster_status mu_ps_shard_moved(const struct muster_ps *ps, const struct ps_shard *was);
 
-/* Copy a part out that lies in a block, without a hold. ABORTED, without a sentence: it does not, or has gone. */
+/* Copy a part out that lies in a block, without a hold. Without a sentence: NOT_FOUND: there is no such part; ABORTED:
+ * its word has changed meanwhile, perhaps for another holder alone. */
 enum muster_status mu_ps_part_copy(const struct muster_ps *ps, struct mu_ctx *ctx, uint64_t ref, uint64_t bytes,
                                    uint64_t *words);
 

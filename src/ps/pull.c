@@ -64,8 +64,8 @@ static enum muster_status small_pull(struct muster_ps *ps, struct mu_ctx *ctx, u
 
     if (!status)
         status = mu_ps_part_copy(ps, ctx, s.parts[0], bytes, words);
-    if (status)
-        return status;
+    if (status) /* the other way says what it is */
+        return status == MUSTER_NOT_FOUND ? MUSTER_ABORTED : status;
     memcpy(to, words, bytes);
     *ret_version = s.version;
     return MUSTER_OK;

@@ -71,7 +71,7 @@ enum muster_status mu_ps_part_copy(const struct muster_ps *ps, struct mu_ctx *ct
     struct mu_object o;
 
     if (mu_object_peek(ps->seg, ref, ctx->scratch, &o) || o.extent || o.bytes != bytes)
-        return MUSTER_ABORTED;
+        return MUSTER_NOT_FOUND;
     mu_copy_out(words, (const mu_a64 *)mu_object_bytes(ps->seg, &o, true), (bytes + 7) / 8);
     return mu_word_same(mu_recheck(mu_object_word(ps->seg, ref)), o.word) ? MUSTER_OK : MUSTER_ABORTED;
 }

@@ -1,6 +1,5 @@
 /*
- * tests/ps/ps_test.c: tensors that tasks push to and pull from: what pushes make of them, rounds, names, files, threads
- * that push at once, and pushers that are killed.
+ * tests/ps/ps_test.c: tensors of muster/ps.h: pushes, rounds, names, files, threads at once, and pushers that die.
  */
 #include <math.h>
 #include <pthread.h>
@@ -350,8 +349,7 @@ static void rows_work(const struct pusher *p, struct muster_ps *ps)
         if (muster_ps_rows_push(ps, keys, 8, rows, NULL) || muster_ps_rows_pull(ps, keys, 8, rows, NULL))
             atomic_fetch_add(&bad, 1);
         for (int k = 0; k < 40; k++)
-            if (rows[k] != rows[k / 5 * 5])
-                atomic_fetch_add(&bad, 1);
+            atomic_fetch_add(&bad, rows[k] != rows[k / 5 * 5]);
     }
 }
 
@@ -366,13 +364,16 @@ static void *pusher_run(void *arg)
     if (p->rows)
         rows_work(p, ps);
     for (int i = 0; !p->rows && i < p->pushes; i++) {
+        struct muster_object_view view = {0};
+
         for (uint64_t k = 0; k < p->count; k++)
             data[k] = 1;
-        if (muster_ps_push(ps, data, MUSTER_FOREVER, NULL) || muster_ps_pull(ps, data, NULL))
+        if (muster_ps_push(ps, data, MUSTER_FOREVER, NULL) || muster_ps_pull(ps, data, NULL) ||
+            muster_ps_view(ps, 0, &view, NULL, NULL))
             atomic_fetch_add(&bad, 1);
+        muster_object_unview(p->m, &view, 1);
         for (uint64_t k = 1; k < p->count; k++)
-            if (data[k] != data[0])
-                atomic_fetch_add(&bad, 1);
+            atomic_fetch_add(&bad, data[k] != data[0]);
     }
     muster_ps_close(ps);
     free(data);
@@ -400,12 +401,10 @@ PS_TEST(pushes_at_once_are_all_there)
 
     for (unsigned i = 0; i < 3; i++)
         for (uint32_t pushers = 0; pushers <= TASKS; pushers += TASKS) {
-            struct muster_ps_config c = shape(counts[i]);
+            struct muster_ps_config c = {.num_dims = 1, .dims = {counts[i]}, .pushers = pushers};
             int pushes = i == 2 ? 30 : 200;
-            struct muster_ps *ps;
+            struct muster_ps *ps = create(0, "many", &c, NULL);
 
-            c.pushers = pushers;
-            ps = create(0, "many", &c, NULL);
             pushers_run("many", counts[i], pushes, false);
             assert_true(value_of(ps, counts[i]) == (float)(pushes * TASKS));
             muster_ps_close(ps);
