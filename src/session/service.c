@@ -173,6 +173,10 @@ static void session_server_stopped(void *arg)
 
 void mu_master_stop(struct mu_master *service, void (*stopped)(void *arg), void *arg)
 {
+    if (!service) {
+        stopped(arg);
+        return;
+    }
     service->stopped = stopped;
     service->stopped_arg = arg;
     while (service->sessions)

@@ -55,7 +55,7 @@ void mu_master_stats(const struct mu_master *service, struct mu_master_stats *re
 void mu_master_describe(const struct mu_master *service, char *text, size_t size);
 /* For people: close it. False: there is none. */
 bool mu_master_close(struct mu_master *service, const char *handle);
-/* Closes every session. `stopped`, which may be NULL, is called when the loop has let go of everything. */
+/* Closes every session. `stopped` is called when the loop has let go of everything: at once where there is none. */
 void mu_master_stop(struct mu_master *service, void (*stopped)(void *arg), void *arg);
 
 /* ---- remote.c: an executor that is a server of WorkerService ---- */

@@ -38,7 +38,7 @@ struct session_state {
     uint32_t *numbers;
     pid_t ops_pid;
     int ops_fd; /* what it writes */
-    int is_ending;
+    int is_ending, is_stopped;
     struct mu_inner *inner; /* muster's own kernels; NULL: others' */
     char way[64];
     struct mu_account tensors; /* what is held for clients: what they feed and fetch is long */
@@ -471,9 +471,9 @@ static void session_stop(struct mu_agent *agent)
 {
     struct session_state *state = session_state(agent);
 
-    if (!state->master)
+    if (!state->executors || state->is_stopped)
         return;
-    state->is_ending = 1;
+    state->is_ending = state->is_stopped = 1;
     for (uint32_t i = 0; state->processes && i < state->count; i++)
         if (state->processes[i].pid)
             kill(state->processes[i].pid, SIGKILL);
