@@ -160,8 +160,8 @@ $(foreach v,$(PLANNED),$(if $(filter $(v),$(VARIANTS)),,$(error a test asks for 
 # ---- the rules of one variant --------------------------------------------------------------------------------------
 
 # Goals that a newcomer types first check the Debian packages, before anything is compiled.
-NEEDS := $(if $(filter demo check check-asan check-tsan model fuzz,$(MAKECMDGOALS)),build) \
-	$(if $(filter check check-asan check-tsan model fuzz,$(MAKECMDGOALS)),check)
+NEEDS := $(if $(filter demo check check-release check-asan check-tsan model fuzz,$(MAKECMDGOALS)),build) \
+	$(if $(filter check check-release check-asan check-tsan model fuzz,$(MAKECMDGOALS)),check)
 DEPS := $(if $(strip $(NEEDS)),.deps)
 
 Q := $(if $(VERBOSE),,@)

@@ -223,7 +223,8 @@ def users():
             said = as_other(lambda: what_tcp_says(server.address))
             check(words in said, "another user was told %s", said)
         check(echo_says(server.address) == "True", "this user is not served")
-        check(server.said().count("a client is refused: " + words) == 1, "the server said %s", server.said())
+        wait_for("a word of it", lambda: "a client is refused: " + words in server.said())
+    check(server.words.count("a client is refused: " + words) == 1, "the server said %s", server.words)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "s")
         with served("unix:" + path) as server:
@@ -231,7 +232,7 @@ def users():
             os.chmod(path, 0o666)
             said = as_other(lambda: what_unix_says("s"), folder)
             check(words in said, "another user was told %s", said)
-            check(words in server.said(), "the server said %s", server.said())
+            wait_for("a word of it", lambda: words in server.said())
     with served("127.0.0.1:0", "any_user") as server:
         said = as_other(lambda: echo_says(server.address))
         check(said == "True", "another user may come, and was told %s", said)
