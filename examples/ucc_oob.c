@@ -133,6 +133,7 @@ int main(void)
     struct place places[PLACES];
     struct muster *m;
 
+    setvbuf(stderr, NULL, _IOLBF, BUFSIZ); /* a line of a task is one write: the others' lines do not get into it */
     if (muster_join(NULL, &m))
         errx(1, "%s", muster_last_error());
     if (muster_num_tasks(m) > TASKS_MAX)

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 
 int main(int argc, char **argv)
 {
+    static char line[8192];
     int fd;
 
     if (argc > 0 && strcmp(argv[0], MU_LAUNCH_GUARD_NAME) == 0)
@@ -26,5 +28,7 @@ int main(int argc, char **argv)
     for (fd = 0; fd <= 2; fd++)
         if (fcntl(fd, F_GETFD) < 0)
             (void)open("/dev/null", fd == 1 ? O_RDONLY : O_RDWR);
+    /* A line is one write: what other processes say on the same stderr stands before or behind it. */
+    setvbuf(stderr, line, _IOLBF, sizeof line);
     return mu_cli_main(argc, argv);
 }

@@ -143,8 +143,10 @@ static void bench_json_row(struct mu_cli_json *json, const struct mu_bench_row *
 
 static void progress_show(const struct mu_bench_row *row)
 {
-    if (isatty(2))
-        fprintf(stderr, "\r\033[K%s%s", row ? row->name : "", row ? " ..." : "");
+    if (!isatty(2))
+        return;
+    fprintf(stderr, "\r\033[K%s%s", row ? row->name : "", row ? " ..." : "");
+    fflush(stderr); /* it ends no line */
 }
 
 /* ---- which rows -------------------------------------------------------------------------------------------------- */

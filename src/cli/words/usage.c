@@ -6,27 +6,19 @@
 #include "cli/cli.h"
 
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 int mu_cli_usage(const struct mu_cli_call *call, const char *format, ...)
 {
-    char text[512], *whole = NULL;
-    size_t len;
-    FILE *out = open_memstream(&whole, &len); /* written at once: what others say of the same does not get into it */
+    char text[512];
     va_list args;
 
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(out ? out : stderr, "%s: ", call->path);
-    mu_cli_print_line(out ? out : stderr, text); /* what was typed, or read from somewhere: still one line */
-    fprintf(out ? out : stderr, " (see '%s --help')\n", call->path);
-    if (out && fclose(out) == 0)
-        fwrite(whole, 1, len, stderr);
-    else if (out)
-        fprintf(stderr, "%s: no memory for a message\n", call->path);
-    free(whole);
+    fprintf(stderr, "%s: ", call->path);
+    mu_cli_print_line(stderr, text); /* what was typed, or read from somewhere: still one line */
+    fprintf(stderr, " (see '%s --help')\n", call->path);
     return MU_CLI_EXIT_USAGE;
 }
 
