@@ -23,6 +23,7 @@ out_is v
 
 # The caller's own deadline names them, too.
 run -n 3 --kill-on-fail=no -- sh -c '[ $RANK = 1 ] && exit 3; [ $RANK = 2 ] && exec muster kv get --wait 1h end
+    until muster status --json | grep -q "\"ended\":{\"status\":3,"; do sleep 0.02; done # sleep: between two looks
     muster kv get --wait 10ms k; muster kv set end 1'
 err_has "the deadline passed while waiting for key k; who could set it: task 2 (on host [^ ]*): never joined; $(ended 1 'exited with status 3')"
 
