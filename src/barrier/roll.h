@@ -61,7 +61,7 @@ enum muster_status mu_roll_read(struct muster_segment *seg, struct mu_ctx *ctx, 
  */
 enum muster_status mu_roll_lost(struct muster_segment *seg, const char *name, const struct mu_roll *r);
 
-/* Say that members have left: those for whom `who` says so. The entry may have gone. */
+/* Say that members have left: those for which `who` says so. The entry may have gone. */
 enum muster_status mu_roll_leave(struct mu_ctx *ctx, const struct mu_key *k,
                                  bool (*who)(void *arg, uint32_t rank, const struct mu_group_member *m), void *arg);
 /* Take the entry apart, if all its members are gone. */

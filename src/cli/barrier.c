@@ -103,7 +103,7 @@ static const struct mu_cli_option cancel_options[] = {
 static const struct mu_cli_verb verbs[] = {
     {"list", "", "List the barriers: who is missing, and why", list_options, 0, 0, 0, barrier_list_run, NULL, NULL},
     {"wait", "ID", "Arrive at a barrier as a task and wait", wait_options, 1, 1, 0, wait_run, NULL, NULL},
-    {"cancel", "ID", "Cancel a barrier: all who wait return CANCELLED", cancel_options, 1, 1, 0, cancel_run, NULL,
+    {"cancel", "ID", "Cancel a barrier: all that wait return CANCELLED", cancel_options, 1, 1, 0, cancel_run, NULL,
      NULL},
     {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL},
 };

@@ -283,8 +283,7 @@ static void hear_had(struct mu_pmix *pmix, struct mu_unpack *u)
     }
 }
 
-/* ---- who will not come --------------------------------------------------------------------------------------------
- */
+/* ---- tasks that will not come ------------------------------------------------------------------------------------ */
 
 /*
  * libpmix completes a fence when all have come, and says nothing of one for which a task is missing. So, as with other

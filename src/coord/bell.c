@@ -76,7 +76,7 @@ enum muster_status mu_listener_start(struct muster_segment *seg, void (*rung)(vo
     int rc;
 
     if (!seg->listened || mu_is_bridged(seg))
-        return mu_fail(MUSTER_FAILED_PRECONDITION, "the segment of job %s was not made for one who listens", seg->job);
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "the segment of job %s was not made for one that listens", seg->job);
     l = calloc(1, sizeof *l);
     if (!l)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a listener");

@@ -248,13 +248,13 @@ bool mu_op_task_alive(struct mu_core *core, const struct mu_request *r)
     c.alive.name = mu_unpack_u32(&u);
     count = mu_unpack_u32(&u);
     if (!r->task || !count || count > MU_ALIVE_MAX || u.left != count * 4ul)
-        return request_refuse(core, r, "the question who is alive is not well formed");
+        return request_refuse(core, r, "the question which tasks are alive is not well formed");
     c.alive.task = r->task - 1;
     for (uint32_t i = 0, before = 0; i < count; i++) {
         uint32_t id = mu_unpack_u32(&u);
 
         if (id >= core->seg->num_tasks || (i && id <= before))
-            return request_refuse(core, r, "the question who is alive is not well formed");
+            return request_refuse(core, r, "the question which tasks are alive is not well formed");
         in |= id == c.alive.task;
         ids[i] = (int32_t)id;
         before = id;
