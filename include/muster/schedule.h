@@ -243,6 +243,9 @@ struct muster_call_look {
 /* All that have not ended, and all errors; stops when `visit` returns non-zero. */
 MUSTER_API enum muster_status muster_call_list(struct muster *muster,
                                                int (*visit)(void *arg, const struct muster_call_look *look), void *arg);
+/* The call of which the object is the first result. MUSTER_NOT_FOUND: it has ended well, is gone, or is none. */
+MUSTER_API enum muster_status muster_call_look_at(struct muster *muster, muster_object result,
+                                                  struct muster_call_look *ret_look);
 
 struct muster_worker_look {
     uint32_t pid;

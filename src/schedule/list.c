@@ -118,6 +118,30 @@ enum muster_status muster_call_list(struct muster *muster, int (*visit)(void *ar
     return status;
 }
 
+enum muster_status muster_call_look_at(struct muster *muster, muster_object result, struct muster_call_look *ret_look)
+{
+    enum muster_status status = mu_enter_read(muster);
+    struct muster_call_look look = {.result = 0};
+    struct muster_segment *seg;
+    uint32_t index = MU_OBJECT_INDEX(result);
+    uint64_t *body;
+
+    if (status)
+        return status;
+    seg = muster->seg;
+    body = malloc(MU_CHUNK);
+    if (!body)
+        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to look at a call");
+    else if (index >= mu_objects_high(seg) || !call_look(seg, index, body, &look) || look.result != result)
+        status = mu_fail(MUSTER_NOT_FOUND, "object 0x%016llx is no call that waits, runs or has failed",
+                         (unsigned long long)result);
+    else
+        *ret_look = look;
+    free(body);
+    mu_exit_read();
+    return status;
+}
+
 enum muster_status muster_worker_list(struct muster *muster,
                                       int (*visit)(void *arg, const struct muster_worker_look *look), void *arg)
 {

@@ -365,6 +365,7 @@ TEST(a_queued_call_can_be_cancelled_and_may_be_too_late)
     muster_function sum;
     muster_object o, late, open, next;
     struct muster_object_room room;
+    struct muster_call_look look;
     struct muster_call *call;
     int64_t got;
 
@@ -374,8 +375,13 @@ TEST(a_queued_call_can_be_cancelled_and_may_be_too_late)
     OK(muster_object_create(me, 8, 0, 0, &open, &room));
     next = call_with(sum, open, 0, 0);
     OK(muster_submit(me, sum, NULL, 0, &options, &late));
+    OK(muster_call_look_at(me, next, &look));
+    CHECK(look.state == MUSTER_CALL_WAITING && look.waits_for == open && look.function == sum);
     OK(muster_call_cancel(me, o));
     OK(muster_call_cancel(me, next));
+    OK(muster_call_look_at(me, o, &look));
+    CHECK(look.state == MUSTER_CALL_FAILED && look.code == MUSTER_CANCELLED);
+    assert_status(muster_call_look_at(me, open, &look), MUSTER_NOT_FOUND, "no call");
     assert_status(muster_call_cancel(me, o), MUSTER_FAILED_PRECONDITION, "cancelled again");
     assert_status(value_of(o, &got), MUSTER_CANCELLED, "a cancelled call");
     assert_status(value_of(next, &got), MUSTER_CANCELLED, "a cancelled call that waits");

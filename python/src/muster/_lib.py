@@ -119,6 +119,11 @@ class CallInfo(Structure):
                 ("retries_left", c_uint32), ("task", c_int32), ("place", c_uint64)]
 
 
+class CallLook(Structure):
+    _fields_ = [("result", c_uint64), ("state", c_int), ("function", c_uint64), ("name", c_char * 256), ("task", c_int32),
+                ("pid", c_uint32), ("waits_for", c_uint64), ("code", c_int), ("text", c_char * 256)]
+
+
 class QueueOptions(Structure):
     _fields_ = [("depth", c_uint32), ("readers", c_uint32), ("max_bytes", c_uint64)]
 
@@ -242,6 +247,7 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_function_info": (c_int, (_H, c_uint64, POINTER(FunctionInfo))),
     "muster_submit": (c_int, (_H, c_uint64, POINTER(Argument), c_size_t, POINTER(SubmitOptions), _U64)),
     "muster_call_cancel": (c_int, (_H, c_uint64)),
+    "muster_call_look_at": (c_int, (_H, c_uint64, POINTER(CallLook))),
     "muster_object_detail": (c_int, (_H, c_uint64, _U64)),
     "muster_worker_next": (c_int, (_H, c_uint64, c_uint64, POINTER(c_void_p))),
     "muster_call_get": (None, (_H, POINTER(CallInfo))),

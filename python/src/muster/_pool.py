@@ -61,18 +61,22 @@ def init(workers: Optional[int] = None, store: Optional[int] = None) -> Task:
     # a random part: processes of several pid namespaces may have one /dev/shm
     job, num_tasks = "py-%d-%d-%s" % (os.getpid(), _count, os.urandom(6).hex()), 1 + count + MORE
     helper, down, up = _spawn(job)
+    task: Optional[Task] = None
     try:
         task = join(job, task=0, num_tasks=num_tasks, object_bytes=store or 0)
         config = pickle.dumps({"job": job, "num_tasks": num_tasks, "workers": count, "path": sys.path, "argv": sys.argv})
         os.write(down, struct.pack("<Q", len(config)) + config)
         if not os.read(up, DEATH.size):
-            task.leave()
             raise Unavailable("no worker of job %s could be started: the process that starts them has ended" % job,
                               _lib.UNAVAILABLE)
     except BaseException:
         os.close(down)
         os.close(up)
-        os.waitpid(helper, 0)
+        has_ended_them = not os.waitpid(helper, 0)[1]
+        if task is not None:
+            task.leave()
+        if not has_ended_them:
+            _remove(job)
         raise
     _pool = _Pool(task, helper, down, up)
     _pool.workers = count
@@ -106,6 +110,12 @@ def _spawn(job: str) -> "tuple[int, int, int]":
     return helper, down, up
 
 
+def _remove(job: str) -> None:
+    """The job's file. The helper has died, and its workers die at this moment: who leaves finds them alive, perhaps, and
+    leaves the file to them."""
+    _lib.lib.muster_segment_remove(job.encode())
+
+
 def number_of_workers() -> int:
     return _pool.workers if _pool is not None else 1
 
@@ -126,7 +136,7 @@ def shutdown() -> None:
     except BrokenPipeError:
         pass  # the helper has died
     os.close(pool.down)
-    os.waitpid(pool.helper, 0)
+    has_ended_them = not os.waitpid(pool.helper, 0)[1]
     deaths.are_told = False
     if pool.task.objects.pins:  # their memory must stay: the job goes with this process
         _joined.tasks.pop(pool.task, None)
@@ -134,6 +144,8 @@ def shutdown() -> None:
         pool.task.interrupt()
     else:
         pool.task.leave()
+    if not has_ended_them:
+        _remove(pool.task.job)
 
 
 atexit.register(shutdown)

@@ -22,11 +22,12 @@ which runs when it is there; one inside a list stays a reference.
 import ctypes
 import os
 import threading
+import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 
 from muster import _joined, _lib, _pack, object as objects_
 from muster._lib import Argument, SubmitOptions, int_of, lib
-from muster.errors import ActorDied, DeadlineExceeded, Error, FailedPrecondition, NotFound, WorkerDied, check, error_of
+from muster.errors import ActorDied, AlreadyExists, DeadlineExceeded, Error, FailedPrecondition, NotFound, WorkerDied, check, error_of
 from muster.object import ObjectRef, _own
 
 KIND_FUNCTION, KIND_CLASS, KIND_METHOD = 16, 17, 18  # MUSTER_FUNCTION_OWN and above: what the code is, for muster.worker
@@ -376,30 +377,56 @@ def _remote(value: Any, options: Dict[str, Any]) -> Any:
 
 
 def kill(actor: ActorHandle) -> None:
-    """End an actor at once, in the midst of a call: what was called and has not ended is `ActorDied`."""
-    import signal
+    """End an actor at once, in the midst of a call or of its constructor: what was called and has not ended is `ActorDied`."""
     if not isinstance(actor, ActorHandle):
         raise TypeError("kill() takes an actor, not %s" % type(actor).__name__)
-    task = actor._ref._task
-    while True:
-        try:
-            place = actor._where().place
-        except Error:
-            return  # it has not begun
-        if not _is_closed(task, place):
-            break
-        if not actor._restarted():
-            return
-    info = _lib.ObjectInfo()
-    check(lib.muster_object_info(task._m, place, _byref(info)))
-    state = task.state(info.task)
-    for restarts in range(actor._restarts):
-        task.kv[actor_key(actor._ref.number, restarts)] = ""
+    ref, task = actor._ref, actor._ref._task
+    until = time.monotonic() + 10
+    places = [place for place in (_place_barred(task.kv, actor_key(ref.number, n)) for n in range(actor._restarts + 1)) if place]
+    # the actor is a call that has not ended: one that nobody runs is cancelled, also one that would be run again
+    while lib.muster_call_cancel(task._m, ref.number) and not _is_closed(task, ref.number) and time.monotonic() < until:
+        _runner_kill(task, ref.number)
+        task.objects.wait([ref], timeout=0.01)
     actor._restarts = 0
-    if state.alive and state.pid and not _is_closed(task, place):
-        os.kill(state.pid, signal.SIGKILL)
-    closed, ready, count = (ctypes.c_uint64 * 1)(place), ctypes.c_ubyte(), ctypes.c_size_t()
-    lib.muster_object_wait(task._m, closed, 1, 1, _lib.deadline_of(10), _byref(ready), _byref(count))
+    closed, ready, count = ctypes.c_uint64(), ctypes.c_ubyte(), ctypes.c_size_t()
+    for closed.value in places:
+        lib.muster_object_wait(task._m, _byref(closed), 1, 1, _lib.deadline_of(10), _byref(ready), _byref(count))
+
+
+def _place_barred(kv: Any, key: str) -> int:
+    """The actor's place under that key; where it has none it will have none: its constructor does not run any more."""
+    try:
+        kv.insert(key, "")
+        return 0
+    except AlreadyExists:
+        return int(kv.get(key) or 0)
+
+
+def _runner_kill(task: Any, call: int) -> None:
+    """The process that runs the call, if one does: it is looked at again once its number cannot become another's."""
+    import signal
+    look = _lib.CallLook()
+
+    def pid() -> int:
+        return 0 if lib.muster_call_look_at(task._m, call, _byref(look)) else look.pid
+
+    runner = pid()
+    if not runner:
+        return
+    try:
+        fd = os.pidfd_open(runner)
+    except ProcessLookupError:
+        return
+    except (AttributeError, OSError):  # an old Python, or kernel
+        os.kill(runner, signal.SIGKILL)
+        return
+    try:
+        if pid() == runner:
+            signal.pidfd_send_signal(fd, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(fd)
 
 
 __all__ = ["ActorHandle", "RemoteClass", "RemoteFunction", "kill", "remote"]
