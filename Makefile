@@ -192,7 +192,7 @@ needed_by = $(WHOLE_$(1)) $(call planned_progs,$(1))
 # ---- what people type ----------------------------------------------------------------------------------------------
 
 .SECONDEXPANSION:
-.PHONY: all debug asan tsan demo check check-release check-asan check-tsan check-fresh torture sim fuzz model interop bench \
+.PHONY: all debug asan tsan demo check check-release check-asan check-tsan check-fresh torture sim fuzz model interop gpu-check gpu-bundle bench \
 	install uninstall format format-check clean help plan .deps FORCE
 
 all: $(WHOLE_$(V)) $(BUILD)/muster.pc
@@ -232,6 +232,11 @@ check-fresh:
 	@tests/fresh/run.sh $(ARGS) $(if $(K),'$(K)')
 interop: $(WHOLE_$(V)) $(PROGRAMS_$(V)_checks)
 	$(call RUN_SH,tests/interop)
+GPU_PROGRAMS = $(WHOLE_$(V)) $(PROGRAMS_$(V)_gpu) $(BUILD)/$(V)/tests/stream/gpu_test $(BUILD)/$(V)/tests/accel/nccl_gpu_test
+gpu-check: $(GPU_PROGRAMS)
+	$(call RUN_SH,tests/gpu)
+gpu-bundle: $(GPU_PROGRAMS)
+	@tests/gpu/bundle.sh $(BUILD)/$(V) $(BUILD)/gpu-bundle
 bench: $(WHOLE_$(V)) $(BUILD)/$(V)/tests/bridgesim/scale
 	@scripts/deps.sh --say bench
 	$(call RUN_SH,bench)
