@@ -18,6 +18,7 @@
 #include "base/process.h"
 
 #define LIBRARY "libhwloc.so.15"
+#define SHIPPED "libhwloc-muster.so.15" /* beside what asks, in a wheel: mk/wheel.mk */
 #define PACKAGE "libhwloc15"
 
 static const struct {
@@ -29,9 +30,18 @@ static const struct {
 #undef ROW
 };
 
+void *mu_hwloc_library(void)
+{
+    void *handle = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+
+    if (!handle)
+        handle = dlopen(SHIPPED, RTLD_NOW | RTLD_LOCAL);
+    return handle ? handle : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL); /* so that dlerror() speaks of this one */
+}
+
 int mu_hwloc_open(const char *library, struct mu_hwloc *ret_hwloc, char *why, size_t size)
 {
-    struct mu_hwloc hwloc = {.handle = dlopen(library ? library : LIBRARY, RTLD_NOW | RTLD_LOCAL)};
+    struct mu_hwloc hwloc = {.handle = library ? dlopen(library, RTLD_NOW | RTLD_LOCAL) : mu_hwloc_library()};
 
     for (size_t i = 0; hwloc.handle && i < sizeof calls / sizeof *calls; i++) {
         void *address = dlsym(hwloc.handle, calls[i].name);

@@ -47,7 +47,13 @@ struct mu_hwloc {
 };
 
 /*
- * Open `library` (NULL: libhwloc.so.15) with all of the above. 0, or -1 with the reason and the remedy in `why`.
+ * The machine's libhwloc.so.15; where it has none, the copy that a wheel brings. NULL: there is neither, and dlerror()
+ * says why of the former.
+ */
+void *mu_hwloc_library(void);
+
+/*
+ * Open `library` (NULL: mu_hwloc_library()) with all of the above. 0, or -1 with the reason and the remedy in `why`.
  * mu_hwloc_close() lets go of it: no tree may be left then.
  */
 int mu_hwloc_open(const char *library, struct mu_hwloc *ret_hwloc, char *why, size_t size);

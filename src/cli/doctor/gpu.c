@@ -84,11 +84,10 @@ static int has_nvidia(void)
 
 /* ---- libraries --------------------------------------------------------------------------------------------------- */
 
-/* Load it, or say why not. */
-static void *library_load(struct mu_doctor_page *page, const char *name, const char *library, int of_nvidia,
-                          const char *lack, const char *mend)
+/* Say why the library was not loaded, where it was not. */
+static void *library_take(struct mu_doctor_page *page, const char *name, const char *library, void *handle,
+                          int of_nvidia, const char *lack, const char *mend)
 {
-    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     const char *why = handle ? NULL : dlerror();
 
     if (handle)
@@ -101,6 +100,13 @@ static void *library_load(struct mu_doctor_page *page, const char *name, const c
         mu_doctor_say(page, MU_DOCTOR_NOTE, name, "reinstall it, and look at LD_LIBRARY_PATH for another copy",
                       "cannot be loaded: %.280s", why ? why : library);
     return NULL;
+}
+
+/* Load it, or say why not. */
+static void *library_load(struct mu_doctor_page *page, const char *name, const char *library, int of_nvidia,
+                          const char *lack, const char *mend)
+{
+    return library_take(page, name, library, dlopen(library, RTLD_NOW | RTLD_LOCAL), of_nvidia, lack, mend);
 }
 
 /* A function of the library; said when it lacks it. dlsym() gives an object pointer: POSIX lets it be copied so. */
@@ -118,9 +124,9 @@ static int symbol_find(struct mu_doctor_page *page, const char *name, void *hand
 
 void mu_doctor_hwloc(struct mu_doctor_page *page)
 {
-    void *handle =
-        library_load(page, "hwloc", "libhwloc.so.15", 0, "caches and their processors are not known for placement",
-                     "apt-get install libhwloc15 (hwloc-libs elsewhere)");
+    void *handle = library_take(page, "hwloc", "libhwloc.so.15", mu_hwloc_library(), 0,
+                                "caches and their processors are not known for placement",
+                                "apt-get install libhwloc15 (hwloc-libs elsewhere)");
     unsigned (*version)(void), number;
 
     if (!handle || symbol_find(page, "hwloc", handle, "hwloc_get_api_version", &version))
