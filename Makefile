@@ -24,6 +24,7 @@
 #   plugins/X.c       -> <variant>/X.so, which another library loads: the same way, with libmuster.so beside it; installed
 #   bench/X.c         -> <variant>/bench/X, with bench/common/*.c
 #   plugins/libpmi.c  -> <variant>/libpmi.so.0, which MPI programs load: libc alone, without libmuster
+#   mk/wheel.mk       -> wheel/muster-….whl, deb/*.deb: the same once more, for pip and for apt; packaging/ is how
 #   plugins/guard.c   -> <variant>/mu-guard, which sleeps until a launcher is killed: without libc
 #   tests/D/X_test.c  -> <variant>/tests/D/X_test, with D's other plain .c files, tests/common/*.c, both archives, cmocka
 #   tests/D/X_main.c  -> <variant>/tests/D/X, the same way: a program that tests of D run
@@ -84,7 +85,7 @@ BENCHES := $(sort $(basename $(notdir $(wildcard bench/*.c))))
 TEST_DIRS := $(filter-out common,$(sort $(patsubst tests/%/,%,$(wildcard tests/*/))))
 TEST_C := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.c)))
 TEST_SCRIPT := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.sh) $(TEST_DIRS:%=tests/%/*_test.py)))
-FORMATTED = $(sort $(shell find shm_layout include src tests bench examples plugins -name '*.[ch]' 2>/dev/null))
+FORMATTED = $(sort $(shell find shm_layout include src tests bench examples plugins packaging -name '*.[ch]' 2>/dev/null))
 
 # What the library needs besides libc: the shared one names it, the archive's users link it (muster.pc: Libs.private).
 LIB_LIBS := $(if $(LIB_PROTO),-lprotobuf-c)
@@ -192,8 +193,8 @@ needed_by = $(WHOLE_$(1)) $(call planned_progs,$(1))
 # ---- what people type ----------------------------------------------------------------------------------------------
 
 .SECONDEXPANSION:
-.PHONY: all debug asan tsan demo check check-release check-asan check-tsan check-fresh torture sim fuzz model interop gpu-check gpu-bundle bench \
-	install uninstall format format-check clean help plan .deps FORCE
+.PHONY: all debug asan tsan demo check check-release check-asan check-tsan check-fresh check-packages torture sim fuzz model interop \
+	gpu-check gpu-bundle bench install uninstall format format-check clean help plan .deps FORCE
 
 all: $(WHOLE_$(V)) $(BUILD)/muster.pc
 debug asan tsan: $$(WHOLE_$$@$(SUFFIX))
@@ -230,6 +231,8 @@ model: $(call all_programs,$(V),model)
 	$(call RUN_SH,tests/model)
 check-fresh:
 	@tests/fresh/run.sh $(ARGS) $(if $(K),'$(K)')
+check-packages: wheel deb
+	@tests/packages/run.sh $(WHEEL_OUT)/muster-$(VERSION)-$(WHEEL_TAG).whl $(BUILD)/deb $(ARGS)
 interop: $(WHOLE_$(V)) $(PROGRAMS_$(V)_checks)
 	$(call RUN_SH,tests/interop)
 GPU_PROGRAMS = $(WHOLE_$(V)) $(PROGRAMS_$(V)_gpu) $(BUILD)/$(V)/tests/stream/gpu_test $(BUILD)/$(V)/tests/accel/nccl_gpu_test
@@ -244,6 +247,8 @@ bench: $(WHOLE_$(V)) $(BUILD)/$(V)/tests/bridgesim/scale
 $(BUILD)/muster.pc: muster.pc.in include/muster/muster.h Makefile | $(DEPS)
 	@mkdir -p $(@D)
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< > $@
+
+include mk/wheel.mk
 
 INSTALLED_MAN = $(foreach m,$(wildcard man/*.[1-8]),share/man/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)))
 # Where it is installed, for the shell: there may be a blank in it.

@@ -22,6 +22,8 @@ NOT_RUN = {
     "make demo": "it installs packages; tests/fresh runs it",
     "make check": "this is a part of it",
     "make && sudo make install": "it installs; tests/tidy/install_test.sh does in a folder of its own",
+    "make wheel": "tests/packages/wheel_test.sh makes it",
+    "pip install build/wheel/": "it installs; tests/packages/wheel_test.sh does in an environment of its own",
     "pip install ./python": "it installs; tests/python/install_test.sh does in an environment of its own",
     "mpicc.mpich": "it needs MPICH; tests/launch/mpi_test.sh builds programs where that is",
     "grpcurl": "it is no package of Debian; tests/rpc/reflect_test.py asks the same",
