@@ -257,7 +257,7 @@ static void row_visible(struct gpu_result *r)
         return;
     }
     gpu_run_free(&list);
-    for (int i = 0; i < 7 && r->verdict == GPU_OK; i++) {
+    for (int i = 0; i < 8 && r->verdict == GPU_OK; i++) {
         char value[200] = "CUDA_VISIBLE_DEVICES=";
         char *text = value + strlen(value);
         size_t room = sizeof value - strlen(value);
@@ -271,6 +271,7 @@ static void row_visible(struct gpu_result *r)
         case 3: snprintf(text, room, "%.12s", uuid); break; /* its beginning */
         case 4: snprintf(text, room, "%s,%s", uuid, uuid); break;
         case 5: snprintf(text, room, "0,99"); break;
+        case 6: snprintf(text, room, "MIG-%s", uuid + 4); break; /* a part's, where CUDA shows parts */
         default: snprintf(text, room, "GPU-00000000-dead"); break;
         }
         cuda = gpu_run((const char *[]){DEVICE, "list", NULL}, (const char *[]){value, NULL}, 60);
@@ -439,8 +440,8 @@ const struct gpu_row gpu_rows[] = {
     {"links", "muster topo --matrix against nvidia-smi topo -m", "equal", row_links},
     {"proto", "LocalTopologyProto in both forms, and the global one of two tasks", "not empty", row_proto},
     {"binding", "muster run -n gpu --bind-to gpu, seen from inside by the CUDA driver", "a GPU a rank", row_binding},
-    {"visible", "CUDA_VISIBLE_DEVICES: empty, number, UUID, its beginning, twice, out of range, unknown", "as CUDA",
-     row_visible},
+    {"visible", "CUDA_VISIBLE_DEVICES: empty, number, UUID, its beginning, twice, out of range, MIG, unknown",
+     "as CUDA", row_visible},
     {"stream", "stream barrier: 2,000 rounds of two processes, capture, a member killed", "passes", row_stream},
     {"stream-cost", "stream barrier of two processes on one GPU, p50 of 2,000", "none", row_stream_cost},
     {"nccl", "NCCL: an allreduce of one rank; a peer that never comes, by deadline and by error", "passes", row_nccl},
