@@ -5,10 +5,10 @@
  * Each host is a process with its agent's bridge, in its network namespace, and a task that it forks before the
  * bridge's threads run. Barriers go by the loop of all contenders, at the leader's task. Keys are those of a follower's
  * task: one that it has no copy of yet (the leader answers), one that it has, and an overwrite that the leader
- * acknowledges; "values" are the same with large ones. Agents are not pinned: a host's agent and its task take turns on
- * the processors that there are.
+ * acknowledges; "values" are the same with large ones; "objects" are got that the leader's task has put. Agents are not
+ * pinned: a host's agent and its task take turns on the processors that there are.
  *
- * Usage: cross group|named|keys|values block|poll SECONDS LEAST MOST NET ADDRESS NET ADDRESS...     (bench/net.h)
+ * Usage: cross group|named|keys|values|objects block|poll SECONDS LEAST MOST NET ADDRESS NET ADDRESS... (bench/net.h)
  */
 #include "barrier_loop.h"
 #include "job.h"
@@ -186,6 +186,61 @@ static void run_values(const struct run *run, struct rank *r)
     free(value);
 }
 
+/* The last host's task gets one object after the other that the leader's has put, and has seen none of them before. */
+static void time_objects(const struct run *run, struct rank *r, const void *bytes, size_t size, const char *name)
+{
+    uint64_t end = bench_now_ns() + (uint64_t)(run->seconds * 1e9);
+    bool gets = run->host == run->num_hosts - 1;
+    struct bench_samples samples;
+    muster_object object = 0;
+    char metric[64];
+    size_t len;
+
+    bench_samples_init(&samples, 1u << 12);
+    for (;;) {
+        if (run->host == 0 && (bench_now_ns() < end || !samples.count))
+            bench_ok(muster_object_put(r->muster, bytes, size, NULL, 0, 0, &object), "muster_object_put");
+        if (run->host == 0) /* one key, and not one each: what hosts have copies of costs the leader something */
+            bench_ok(muster_kv_set(r->muster, "object", MUSTER_NTS, &object, sizeof(object), NULL), "muster_kv_set");
+        arrive(r);
+        bench_ok(muster_kv_get(r->muster, "object", MUSTER_NTS, MUSTER_FOREVER, &object, sizeof(object), &len, NULL),
+                 "muster_kv_get");
+        if (!object)
+            break;
+        if (gets) {
+            uint64_t start = bench_ticks();
+            struct muster_object_view view;
+
+            bench_ok(muster_object_get(r->muster, &object, 1, MUSTER_FOREVER, &view, NULL), "muster_object_get");
+            bench_add(&samples, bench_ticks() - start);
+            muster_object_unview(r->muster, &view, 1);
+        } else {
+            samples.count++;
+        }
+        arrive(r);
+        if (run->host == 0)
+            bench_ok(muster_object_drop(r->muster, &object, 1), "muster_object_drop");
+        object = 0;
+    }
+    snprintf(metric, sizeof(metric), "cross.object.%s", name);
+    if (gets)
+        bench_emit(metric, "muster", &samples, bench_tick_ns(), 1, 1);
+    bench_samples_free(&samples);
+}
+
+static void run_objects(const struct run *run, struct rank *r)
+{
+    uint8_t *bytes = malloc(64 << 20);
+
+    if (!bytes)
+        bench_die("no memory for an object");
+    memset(bytes, 1, 64 << 20);
+    time_objects(run, r, bytes, 20, "20");
+    time_objects(run, r, bytes, 1 << 20, "1m");
+    time_objects(run, r, bytes, 64 << 20, "64m");
+    free(bytes);
+}
+
 static void run_task(const struct run *run, const char *segment)
 {
     struct rank r = {.rank = run->host};
@@ -201,6 +256,8 @@ static void run_task(const struct run *run, const char *segment)
         run_keys(run, &r);
     else if (run->what[0] == 'v')
         run_values(run, &r);
+    else if (run->what[0] == 'o')
+        run_objects(run, &r);
     else
         run_barriers(run, &r);
     bench_ok(muster_barrier_wait(r.muster, "end", 0, NULL, 0, 0, muster_after_ms(60000)), "the last barrier");
@@ -302,7 +359,8 @@ int main(int argc, char **argv)
         .num_hosts = (uint32_t)(argc - 6) / 2, .what = argv[1], .mode = argv[2], .key = "of the benchmark"};
 
     if (argc < 10 || argc % 2 || run.num_hosts > HOSTS_MAX)
-        bench_die("usage: cross group|named|keys|values block|poll SECONDS LEAST MOST NET ADDRESS NET ADDRESS...");
+        bench_die(
+            "usage: cross group|named|keys|values|objects block|poll SECONDS LEAST MOST NET ADDRESS NET ADDRESS...");
     run.seconds = bench_number(argv[3], 0.001, 60);
     run.least = (uint64_t)bench_number(argv[4], 16, 1e8);
     run.most = (uint64_t)bench_number(argv[5], 16, 1e8);

@@ -11,7 +11,7 @@
 #include "net.h"
 
 #define MESSAGE 64
-#define MOST    (1 << 20)
+#define MOST    (64 << 20)
 
 static int recv_flags; /* MSG_DONTWAIT: poll */
 
@@ -37,8 +37,13 @@ static int receive(int fd, char *message, size_t len)
 
 static void say(int fd, const char *message, size_t len)
 {
-    if (send(fd, message, len, MSG_NOSIGNAL) != (ssize_t)len)
-        bench_die("send: %s", strerror(errno));
+    for (size_t sent = 0; sent < len;) {
+        ssize_t n = send(fd, message + sent, len - sent, MSG_NOSIGNAL);
+
+        if (n < 0)
+            bench_die("send: %s", strerror(errno));
+        sent += (size_t)n;
+    }
 }
 
 static void answer(const struct bench_cpus *cpus, int listener, size_t len)

@@ -156,6 +156,13 @@ def kv_group(tools, effort, hosts):
     ])
 
 
+def object_group(tools, effort, hosts):
+    return rows.Group("crossobject", [
+        *(tcp(tools, effort, hosts, "cross.object.%s" % name, "tcp", "block", size)
+          for name, size in (("20", 20), ("1m", 1 << 20), ("64m", 64 << 20))),
+        muster(tools, effort, hosts, 2, "objects", "block")])
+
+
 def growth_group(tools, effort):
     """Hosts simulated on one thread (tests/bridgesim): counts, memory and processor time, which know no other load."""
     path = os.path.join(os.path.dirname(tools.folder), "tests", "bridgesim", "scale")
@@ -199,4 +206,4 @@ def run_group(tools, effort, hosts):
 
 def groups(tools, effort, hosts):
     return [*(rows.later("cross%d" % size, barrier_group, tools, effort, hosts, size) for size in (2, 4, MOST)),
-            rows.later("crosskv", kv_group, tools, effort, hosts), run_group(tools, effort, hosts), growth_group(tools, effort)]
+            rows.later("crosskv", kv_group, tools, effort, hosts), rows.later("crossobject", object_group, tools, effort, hosts), run_group(tools, effort, hosts), growth_group(tools, effort)]
