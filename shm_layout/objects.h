@@ -115,16 +115,24 @@ struct mu_bundle {
 struct mu_call_data {
     uint64_t function; /* its object */
     uint64_t deadline;
-    uint64_t shape;       /* MU_CALL_SHAPE() */
-    uint64_t arguments[]; /* MU_ARGUMENT() each; then, with a place, when it was submitted; then bytes */
+    uint64_t shape; /* MU_CALL_SHAPE() */
+    /* MU_ARGUMENT() each; then, with a place or asks, when it was submitted; then MU_ASK() each; then bytes */
+    uint64_t arguments[];
 };
 #define MU_CALL_REFS_MAX 257u
-#define MU_CALL_SHAPE(arguments, results, refs, placed)                                                                \
-    (((uint64_t)(arguments) << 48) | ((uint64_t)(results) << 32) | ((uint64_t)(refs) << 16) | (placed))
+/* placed and asks exclude each other. The metadata's length in the root of a call that has asks is their number. */
+#define MU_CALL_SHAPE(arguments, results, refs, asks, placed)                                                          \
+    (((uint64_t)(arguments) << 48) | ((uint64_t)(results) << 32) | ((uint64_t)(refs) << 16) |                          \
+     ((uint64_t)(asks) << 8) | (placed))
 #define MU_CALL_ARGUMENTS(s) ((uint32_t)((s) >> 48))
 #define MU_CALL_RESULTS(s)   ((uint32_t)((s) >> 32) & 0xffffu)
 #define MU_CALL_REFS(s)      ((uint32_t)((s) >> 16) & 0xffffu)
+#define MU_CALL_ASKS(s)      ((uint32_t)((s) >> 8) & 0xffu)
 #define MU_CALL_PLACED(s)    ((uint32_t)(s)&1u)
+/* What a call asks for: number of the kind in the pool 8 | amount 56 */
+#define MU_ASK(kind, amount) (((uint64_t)(kind) << 56) | (amount))
+#define MU_ASK_KIND(a)       ((uint32_t)((a) >> 56))
+#define MU_ASK_AMOUNT(a)     ((a) & ((1ull << 56) - 1))
 /* offset in the body 32 | length 31 | 0; or number of the reference 32 | 1 */
 #define MU_ARGUMENT(offset, len) (((uint64_t)(offset) << 32) | ((uint64_t)(len) << 1))
 #define MU_ARGUMENT_REF(number)  (((uint64_t)(number) << 32) | 1u)
@@ -185,5 +193,31 @@ struct mu_mq_message {
 #define MU_IDLE_WORDS   256u
 #define MU_QUEUE_PLACES 65536u
 #define MU_QUEUE_BYTES  ((MU_IDLE_WORDS + MU_QUEUE_PLACES) * 8ull)
+
+/*
+ * The pool: what running calls may have besides their worker. It is the cell "L": this head, then so many leases. Kinds
+ * stay for as long as the segment does. A lease counts while the slot of its thread is LIVE, of that incarnation, and
+ * says that it runs the call. Of a kind with units, total and amounts are sets of units.
+ */
+#define MU_POOL_KINDS  8u
+#define MU_POOL_NAME   32u
+#define MU_POOL_UNITS  64u
+#define MU_POOL_LEASES 512u
+#define MU_POOL_SCALE  10000u /* an amount of 1, of a kind without units */
+struct mu_pool_kind {
+    char name[MU_POOL_NAME]; /* zeros behind it */
+    uint64_t total;
+    uint64_t has_units;
+};
+struct mu_pool_lease {
+    uint64_t call, runner; /* its reference, MU_OBJECT_MAKER() */
+    uint64_t amounts[MU_POOL_KINDS];
+};
+struct mu_pool {
+    uint32_t num_kinds, num_leases;
+    uint64_t parks; /* calls that did not get what they ask for since none was left without; 0: none is */
+    struct mu_pool_kind kinds[MU_POOL_KINDS];
+    struct mu_pool_lease leases[MU_POOL_LEASES];
+};
 
 #endif

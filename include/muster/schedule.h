@@ -95,6 +95,49 @@ MUSTER_API enum muster_status muster_function_list(struct muster *muster, uint64
                                                    int (*visit)(void *arg, const struct muster_function_info *info),
                                                    void *arg);
 
+/* ---- resources ---- */
+
+#define MUSTER_RESOURCES_MAX      8u    /* of a job */
+#define MUSTER_RESOURCE_NAME_MAX  31u   /* letters, digits, and any of "_-.:" */
+#define MUSTER_RESOURCE_UNITS_MAX 64u   /* of one resource */
+#define MUSTER_RESOURCE_TEXT      2048u /* the units of one, with commas between them, and a NUL */
+
+/*
+ * The job has so much of something that calls may ask for (see struct muster_submit_options), and what one has while it
+ * runs no other has. `amount`: to four decimals, at most 10^9; with `units`, such as "0,1" or the UUIDs of GPUs, it has
+ * each of these, and `amount` is not looked at. A resource that is there already gets the new amount; what is lent
+ * stays lent. It stays for as long as the segment does. MUSTER_INVALID_ARGUMENT; MUSTER_FAILED_PRECONDITION: it was
+ * offered with units, and now without, or the reverse; MUSTER_RESOURCE_EXHAUSTED.
+ */
+MUSTER_API enum muster_status muster_resource_offer(struct muster *muster, const char *name, double amount,
+                                                    const char *units);
+
+struct muster_resource {
+    const char *name;
+    double amount; /* to four decimals; of one with units a whole number */
+};
+
+struct muster_resource_look {
+    char name[MUSTER_RESOURCE_NAME_MAX + 1];
+    double total, lent;
+    char units[MUSTER_RESOURCE_TEXT]; /* all of them; "": it has none */
+};
+/* Stops when `visit` returns non-zero. Read-only handles, too. */
+MUSTER_API enum muster_status muster_resource_list(struct muster *muster,
+                                                   int (*visit)(void *arg, const struct muster_resource_look *look),
+                                                   void *arg);
+
+struct muster_lease_look {
+    muster_object call; /* its first result */
+    uint32_t pid;       /* of the process that runs it */
+    double amount;
+    char name[MUSTER_RESOURCE_NAME_MAX + 1];
+    char units[MUSTER_RESOURCE_TEXT];
+};
+/* What running calls have, a look a call and resource. */
+MUSTER_API enum muster_status
+muster_lease_list(struct muster *muster, int (*visit)(void *arg, const struct muster_lease_look *look), void *arg);
+
 /* ---- submission ---- */
 
 /* An object, where `object` is not 0, which becomes the call's to hold, too; else bytes, which are copied. */
@@ -108,13 +151,20 @@ struct muster_submit_options {
     muster_deadline deadline; /* 0: none. A call that no worker has begun by then becomes an error */
     int32_t max_retries;      /* -1: the function's. A place's calls are never run again */
     muster_object place;      /* 0: any worker */
+    /*
+     * What the call has while it runs, from when a worker takes it until it has ended or its worker has died, also
+     * while it waits for other calls. It waits until all of it is free; calls that ask for less may come first. A call
+     * for a place asks for nothing: what serves the place has what it needs.
+     */
+    const struct muster_resource *resources;
+    uint32_t num_resources;
 };
 
 /*
  * Submit a call. Its results are held by this process, each once: ret_results has room for the function's num_results,
  * or for 1. `options` may be NULL. MUSTER_RESOURCE_EXHAUSTED: the segment is full; MUSTER_NOT_FOUND: an argument or
  * the place is gone; MUSTER_INVALID_ARGUMENT (also: `place` is none); MUSTER_OUT_OF_RANGE: an argument is larger than
- * the job has room for. Nothing is submitted then.
+ * the job has room for; MUSTER_FAILED_PRECONDITION: it asks for more than the job has. Nothing is submitted then.
  */
 MUSTER_API enum muster_status muster_submit(struct muster *muster, muster_function function,
                                             const struct muster_argument *arguments, size_t count,
@@ -161,6 +211,11 @@ MUSTER_API void muster_call_get(const struct muster_call *call, struct muster_ca
  * call. MUSTER_OUT_OF_RANGE: there is no such argument. */
 MUSTER_API enum muster_status muster_call_argument(const struct muster_call *call, uint32_t i,
                                                    struct muster_object_view *ret_view);
+
+/* What the call has of a resource: 0: nothing; and the units' names, with commas between them ("": none), such as
+ * CUDA_VISIBLE_DEVICES wants them: room for MUSTER_RESOURCE_TEXT bytes. Either may be NULL. */
+MUSTER_API enum muster_status muster_call_resource(const struct muster_call *call, const char *name, double *ret_amount,
+                                                   char *ret_units);
 
 /* Room for the i-th result, which the worker fills before it says that the call is done. Once a result.
  * MUSTER_RESOURCE_EXHAUSTED, MUSTER_OUT_OF_RANGE as muster_object_create(). */

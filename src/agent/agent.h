@@ -146,10 +146,18 @@ struct mu_agent_options {
     const struct mu_agent_ray *ray;             /* NULL: nor is Ray's */
     uint32_t workers;                           /* beside the tasks; 0: none */
     char *const *worker_argv;                   /* what one is; NULL: 'muster worker' */
-    const struct mu_agent_tf *tf;               /* NULL: nor is TensorFlow's master */
+    const struct mu_agent_resource *resources;  /* that calls may ask for */
+    uint32_t num_resources;
+    const struct mu_agent_tf *tf; /* NULL: nor is TensorFlow's master */
     enum mu_agent_mpi mpi;
     /* Prints the state of every task; at the timeout. NULL: nothing is printed. */
     void (*report)(struct muster *muster, FILE *out);
+};
+
+/* See muster_resource_offer(). */
+struct mu_agent_resource {
+    const char *name, *units;
+    double amount;
 };
 
 /* Run the job to its end. The exit status of `muster run`; everything that went wrong is said on stderr. */

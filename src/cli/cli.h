@@ -129,6 +129,7 @@ enum mu_cli_option_id {
     MU_OPT_WAIT,
     MU_OPT_WATCH,
     MU_OPT_WORKERS,
+    MU_OPT_WORKER_RESOURCES,
     MU_OPT_WORKER_COMMAND,
     MU_NUM_OPTIONS,
 };

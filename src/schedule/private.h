@@ -50,6 +50,14 @@ enum muster_status mu_place_next(struct muster *m, struct mu_ctx *ctx, uint64_t 
 enum muster_status mu_schedule_room(struct muster_call *call, uint32_t i, size_t len, size_t meta_len,
                                     struct muster_object_room *ret_room);
 
+/* resource.c: what the options ask for, as the call's bundle says it. */
+enum muster_status mu_schedule_asks(struct muster *m, struct mu_ctx *ctx, const struct muster_submit_options *options,
+                                    uint64_t asks[MU_POOL_KINDS], uint32_t *ret_count);
+
+/* What a call that is queued asks for becomes this thread's. NOT_FOUND: it is not to be claimed, for it cannot have
+ * that now, or is queued no more. */
+enum muster_status mu_schedule_lease(struct mu_ctx *ctx, uint64_t call);
+
 /* This process's maker. */
 enum muster_status mu_schedule_maker(struct muster *m, uint64_t *ret_maker);
 

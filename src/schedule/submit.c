@@ -15,9 +15,10 @@ struct submission {
     const struct muster_argument *arguments;
     uint32_t count;
     uint64_t function, place, deadline;
-    uint32_t num_results, retries, num_refs;
-    uint32_t refs;     /* of objects, the place's not */
-    size_t inline_len; /* of those that lie in the call, each up to a multiple of 8 */
+    uint32_t num_results, retries, num_asks;
+    uint64_t asks[MU_POOL_KINDS]; /* MU_ASK() */
+    uint32_t refs;                /* of objects, the place's not */
+    size_t inline_len;            /* of those that lie in the call, each up to a multiple of 8 */
     unsigned char is_ref[MUSTER_ARGUMENTS_MAX];
 };
 
@@ -75,7 +76,8 @@ static enum muster_status place_hold(struct mu_ctx *ctx, uint64_t data, uint32_t
 static enum muster_status bundle_make(struct muster *m, struct mu_ctx *ctx, const struct submission *s, uint64_t maker,
                                       uint64_t *ret_data, bool *ret_waits)
 {
-    uint32_t holds = s->refs + (s->place != 0), words = 3 + s->count + (s->place != 0), at = 0;
+    uint32_t holds = s->refs + (s->place != 0), at = 0;
+    uint32_t words = 3 + s->count + (s->place || s->num_asks) + s->num_asks;
     size_t offset = sizeof(struct mu_bundle) + holds * 8ull + words * 8ull;
     enum muster_status status = mu_bundle_new(ctx, holds, words * 8ull + s->inline_len, ret_data);
     uint64_t *to, *body;
@@ -88,7 +90,11 @@ static enum muster_status bundle_make(struct muster *m, struct mu_ctx *ctx, cons
     body = (uint64_t *)mu_bundle_at(m->seg, *ret_data);
     to[0] = s->function;
     to[1] = s->deadline;
-    to[2] = MU_CALL_SHAPE(s->count, s->num_results, s->refs, s->place != 0);
+    to[2] = MU_CALL_SHAPE(s->count, s->num_results, s->refs, s->num_asks, s->place != 0);
+    if (s->place || s->num_asks)
+        to[3 + s->count] = mu_now();
+    for (uint32_t i = 0; i < s->num_asks; i++)
+        to[4 + s->count + i] = s->asks[i];
     for (uint32_t i = 0; !status && i < s->count; i++) {
         const struct muster_argument *a = &s->arguments[i];
 
@@ -106,10 +112,8 @@ static enum muster_status bundle_make(struct muster *m, struct mu_ctx *ctx, cons
         *ret_waits |= !status && a->object && mu_object_is_open(o.state);
         at++;
     }
-    if (!status && s->place) {
-        to[3 + s->count] = mu_now();
+    if (!status && s->place)
         status = place_hold(ctx, *ret_data, at, s->place);
-    }
     if (status) {
         mu_bundle_end(ctx, *ret_data);
         mu_bundle_finish(ctx);
@@ -145,7 +149,7 @@ static enum muster_status parts_make(struct mu_ledger *ledger, struct mu_ctx *ct
 static enum muster_status call_submit(struct muster *m, struct mu_ctx *ctx, const struct submission *s,
                                       muster_object *ret_results)
 {
-    struct mu_object o = {.task = (uint32_t)m->task_id + 1, .code = s->place ? 0 : s->retries};
+    struct mu_object o = {.task = (uint32_t)m->task_id + 1, .code = s->place ? 0 : s->retries, .meta = s->num_asks};
     struct mu_ledger *ledger;
     struct mu_holding *h;
     bool waits;
@@ -199,6 +203,9 @@ static enum muster_status call_begin(struct muster *m, struct mu_ctx *ctx, struc
         if (options->max_retries >= 0)
             s->retries = options->max_retries < (int32_t)MUSTER_RETRIES_MAX ? (uint32_t)options->max_retries
                                                                             : MUSTER_RETRIES_MAX;
+        status = mu_schedule_asks(m, ctx, options, s->asks, &s->num_asks);
+        if (status)
+            return status;
     }
     memset(ret_results, 0, (s->num_results ? s->num_results : 1) * sizeof *ret_results);
     return call_submit(m, ctx, s, ret_results);
@@ -243,7 +250,7 @@ enum muster_status muster_submit(struct muster *muster, muster_function function
     s.count = (uint32_t)count;
     s.function = function;
     s.place = s.deadline = 0;
-    s.refs = 0;
+    s.refs = s.num_asks = 0;
     s.inline_len = 0;
     status = count > MUSTER_ARGUMENTS_MAX
                  ? mu_fail(MUSTER_INVALID_ARGUMENT, "%zu arguments; %u are the most", count, MUSTER_ARGUMENTS_MAX)

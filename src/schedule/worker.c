@@ -206,7 +206,7 @@ static bool spec_is_sound(const struct muster_segment *seg, uint64_t data)
     refs = MU_CALL_REFS(spec->shape);
     arguments = MU_CALL_ARGUMENTS(spec->shape);
     if (refs + MU_CALL_PLACED(spec->shape) != count || arguments > MUSTER_ARGUMENTS_MAX ||
-        MU_CALL_RESULTS(spec->shape) > MUSTER_RESULTS_MAX ||
+        MU_CALL_RESULTS(spec->shape) > MUSTER_RESULTS_MAX || MU_CALL_ASKS(spec->shape) > MU_POOL_KINDS ||
         !mu_bundle_is_sound(seg, data, (uint32_t)count, sizeof *spec + arguments * 8ull))
         return false;
     for (uint32_t i = 0; i < arguments; i++) {
@@ -271,7 +271,9 @@ static enum muster_status queue_claim(struct muster *m, struct mu_ctx *ctx, uint
         if (index >= mu_objects_high(m->seg) || mu_object_at(m->seg, index, ctx->scratch, &o) ||
             o.state != MU_OBJECT_CALL_QUEUED)
             continue;
-        status = mu_work_claim(ctx, o.ref, MU_OBJECT_CALL_QUEUED, 0, maker, (uint32_t)m->task_id + 1);
+        status = o.meta ? mu_schedule_lease(ctx, o.ref) : MUSTER_OK;
+        if (!status)
+            status = mu_work_claim(ctx, o.ref, MU_OBJECT_CALL_QUEUED, 0, maker, (uint32_t)m->task_id + 1);
         if (status == MUSTER_NOT_FOUND)
             status = MUSTER_OK;
         else if (status) /* no memory now: for somebody else, or later */

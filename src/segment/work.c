@@ -20,6 +20,8 @@
 
 #include <string.h>
 
+#include "segment/lease.h"
+
 static enum muster_status not_now(void)
 {
     return MUSTER_ALREADY_EXISTS; /* without a sentence: the caller looks again */
@@ -275,8 +277,11 @@ enum muster_status mu_work_claim(struct mu_ctx *ctx, uint64_t ref, uint32_t stat
 
     mu_store_release(&ctx->own->calls[which], ref); /* release: before the claim; pairs with mu_work_bury() */
     status = mu_object_change_quietly(ctx, ref, call_claimed, &c);
-    if (status)
+    if (status) {
         mu_store_release(&ctx->own->calls[which], 0); /* release: likewise */
+        if (!which && mu_lease_ended(ctx))
+            mu_work_rescan(ctx->seg);
+    }
     return status == MUSTER_ALREADY_EXISTS ? MUSTER_NOT_FOUND : status;
 }
 
@@ -308,8 +313,11 @@ enum muster_status mu_work_end(struct mu_ctx *ctx, uint64_t ref, uint32_t which,
 
     if (status == MUSTER_ALREADY_EXISTS)
         status = mu_fail(MUSTER_FAILED_PRECONDITION, "call 0x%016llx is another's by now", (unsigned long long)ref);
-    if (status != MUSTER_RESOURCE_EXHAUSTED && status != MUSTER_UNAVAILABLE)
+    if (status != MUSTER_RESOURCE_EXHAUSTED && status != MUSTER_UNAVAILABLE) {
         mu_store_release(&ctx->own->calls[which], 0); /* release: behind its end; pairs with mu_work_bury() */
+        if (!which && mu_lease_ended(ctx))
+            mu_work_rescan(ctx->seg);
+    }
     return status;
 }
 

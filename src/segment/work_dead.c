@@ -9,6 +9,7 @@
 
 #include "segment/work.h"
 #include "segment/hosts.h"
+#include "segment/lease.h"
 #include "segment/slot.h"
 
 void mu_work_rescan(struct muster_segment *seg)
@@ -141,7 +142,7 @@ static enum muster_status waiting_marked(struct mu_object *o, void *arg)
     return MUSTER_OK;
 }
 
-static void call_rescan(struct mu_ctx *ctx, uint32_t index)
+static void call_rescan(struct mu_ctx *ctx, uint32_t index, struct mu_lease_scan *scan)
 {
     uint64_t blocked;
     struct mu_object o;
@@ -149,7 +150,9 @@ static void call_rescan(struct mu_ctx *ctx, uint32_t index)
     if (!MU_WORD_INDEX(mu_load_relaxed(&ctx->seg->objects[index])) || /* relaxed: a look */
         mu_object_at(ctx->seg, index, ctx->scratch, &o))
         return;
-    if (o.state == MU_OBJECT_CALL_QUEUED) {
+    if (o.state == MU_OBJECT_CALL_QUEUED && o.meta) { /* its asks */
+        mu_lease_scan_add(ctx, scan, o.ref);
+    } else if (o.state == MU_OBJECT_CALL_QUEUED) {
         mu_queue_put(ctx->seg, o.ref);
     } else if (o.state == MU_OBJECT_CALL_RUNNING && runner_is_gone(ctx->seg, o.bytes)) {
         call_bury(ctx, o.ref, o.bytes, true, 0);
@@ -165,12 +168,15 @@ void mu_work_rescan_if_asked(struct mu_ctx *ctx, bool idle)
     uint32_t asked = mu_load32_acquire(&ctx->seg->header->rescan); /* acquire: pairs with the stores of it */
     uint32_t high = mu_objects_high(ctx->seg);
     char kept[MU_SENTENCE_MAX];
+    struct mu_lease_scan scan;
 
     if (!asked || (asked == 2 && !idle) || !mu_cas32(&ctx->seg->header->rescan, asked, 0)) /* acq_rel: one does it */
         return;
     mu_error_keep(kept);
+    mu_lease_scan_begin(ctx, &scan);
     for (uint32_t i = 0; i < high; i++)
-        call_rescan(ctx, i);
+        call_rescan(ctx, i, &scan);
+    mu_lease_scan_end(ctx, &scan);
     mu_error_restore(kept);
 }
 

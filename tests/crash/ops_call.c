@@ -90,6 +90,29 @@ void call_setup_queued(const struct op *op)
     results[1] = submit_by(PEER, theirs, 0);
 }
 
+/* Two calls want what one alone can have. */
+void call_setup_asking(const struct op *op)
+{
+    struct muster_resource tape = {"tape", 1};
+    struct muster_submit_options options = {.max_retries = -1, .resources = &tape, .num_resources = 1};
+
+    call_setup(op);
+    must(muster_resource_offer(world.m[PEER], "tape", 1, NULL), "setup of a resource");
+    for (int i = 1; i < 3; i++)
+        must(muster_submit(world.m[PEER], one, NULL, 0, &options, &results[i]), "setup of a call");
+}
+
+/* The victim runs the first of them, and the other is parked. */
+void call_setup_lent(const struct op *op)
+{
+    struct muster_call *call;
+
+    call_setup_asking(op);
+    must(muster_worker_next(world.m[VICTIM], 0, 0, &taken), "setup: take a call");
+    if (muster_worker_next(world.m[PEER], 0, 0, &call) != MUSTER_DEADLINE_EXCEEDED)
+        crash_bad("setup: two calls have the same: %s", muster_last_error());
+}
+
 /* The victim serves a place, where calls wait. */
 void call_setup_place(const struct op *op)
 {

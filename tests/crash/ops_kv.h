@@ -83,6 +83,8 @@ void topology_after(const struct op *op);
 /* objects */
 void call_setup(const struct op *op);
 void call_setup_taken(const struct op *op);
+void call_setup_asking(const struct op *op);
+void call_setup_lent(const struct op *op);
 void call_setup_taken_two(const struct op *op);
 void call_setup_queued(const struct op *op);
 void call_setup_place(const struct op *op);

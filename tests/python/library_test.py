@@ -23,7 +23,8 @@ STRUCTS = {"muster_segment_config": _lib.SegmentConfig, "muster_options": _lib.O
            "muster_nccl_options": _lib.NcclOptions, "muster_object_room": _lib.ObjectRoom,
            "muster_object_view": _lib.ObjectView, "muster_object_info": _lib.ObjectInfo, "muster_function_text": _lib.FunctionText,
            "muster_function_info": _lib.FunctionInfo, "muster_argument": _lib.Argument,
-           "muster_submit_options": _lib.SubmitOptions, "muster_call_info": _lib.CallInfo, "muster_ps_config": _lib.PsConfig,
+           "muster_submit_options": _lib.SubmitOptions, "muster_resource": _lib.Resource, "muster_resource_look": _lib.ResourceLook,
+           "muster_call_look": _lib.CallLook, "muster_call_info": _lib.CallInfo, "muster_ps_config": _lib.PsConfig,
            "muster_ps_info": _lib.PsInfo, "muster_local": _lib.Local}
 
 

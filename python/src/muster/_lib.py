@@ -110,8 +110,17 @@ class Argument(Structure):
     _fields_ = [("object", c_uint64), ("data", c_char_p), ("len", c_size_t)]
 
 
+class Resource(Structure):
+    _fields_ = [("name", c_char_p), ("amount", c_double)]
+
+
+class ResourceLook(Structure):
+    _fields_ = [("name", c_char * 32), ("total", c_double), ("lent", c_double), ("units", c_char * 2048)]
+
+
 class SubmitOptions(Structure):
-    _fields_ = [("deadline", c_uint64), ("max_retries", c_int32), ("place", c_uint64)]
+    _fields_ = [("deadline", c_uint64), ("max_retries", c_int32), ("place", c_uint64), ("resources", POINTER(Resource)),
+                ("num_resources", c_uint32)]
 
 
 class CallInfo(Structure):
@@ -145,6 +154,7 @@ class PsInfo(Structure):
 
 
 VISIT_BARRIER = CFUNCTYPE(c_int, c_void_p, POINTER(BarrierInfo))
+VISIT_RESOURCE = CFUNCTYPE(c_int, c_void_p, POINTER(ResourceLook))
 VISIT_OBJECT = CFUNCTYPE(c_int, c_void_p, POINTER(ObjectInfo))
 
 _H = c_void_p  # a handle: an int, or None
@@ -247,6 +257,9 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_function_info": (c_int, (_H, c_uint64, POINTER(FunctionInfo))),
     "muster_submit": (c_int, (_H, c_uint64, POINTER(Argument), c_size_t, POINTER(SubmitOptions), _U64)),
     "muster_call_cancel": (c_int, (_H, c_uint64)),
+    "muster_call_resource": (c_int, (_H, c_char_p, POINTER(c_double), c_void_p)),
+    "muster_resource_offer": (c_int, (_H, c_char_p, c_double, c_char_p)),
+    "muster_resource_list": (c_int, (_H, VISIT_RESOURCE, c_void_p)),
     "muster_call_look_at": (c_int, (_H, c_uint64, POINTER(CallLook))),
     "muster_object_detail": (c_int, (_H, c_uint64, _U64)),
     "muster_worker_next": (c_int, (_H, c_uint64, c_uint64, POINTER(c_void_p))),

@@ -6,12 +6,12 @@ import pickle
 import struct
 import sys
 import threading
-from typing import Optional
+from typing import Dict, Optional
 
 from muster import _joined, _lib, _wait
 from muster._joined import deaths
 from muster._workers import DEATH, MORE
-from muster.errors import FailedPrecondition, Unavailable
+from muster.errors import FailedPrecondition, Unavailable, check
 from muster.task import Task, join
 
 _count = 0
@@ -44,11 +44,14 @@ class _Pool:
             pass
 
 
-def init(workers: Optional[int] = None, store: Optional[int] = None) -> Task:
+def init(workers: Optional[int] = None, store: Optional[int] = None, num_gpus: int = 0, num_cpus: float = 0,
+         resources: "Optional[Dict[str, float]]" = None) -> Task:
     """Make a job with so many workers (None: one for each CPU), which run what muster.remote() submits. The task that this
     process is in it. Workers, and all that is left of the job, end with this process.
 
     store   bytes for its large objects (None: the machine's memory, taken as it is used)
+    num_gpus, num_cpus, resources   what calls may ask for, by the same names: GPUs are those of CUDA_VISIBLE_DEVICES where
+            that is set; num_cpus is the number of workers if it is not said
     """
     global _pool
     if _pool is not None and _pool.pid == os.getpid():
@@ -56,6 +59,9 @@ def init(workers: Optional[int] = None, store: Optional[int] = None) -> Task:
     count = _lib.int_of(len(os.sched_getaffinity(0)) if workers is None else workers, 16)
     if not 0 < count <= 1024:
         raise ValueError("%d workers: 1 to 1024 can be" % count)
+    from muster.calls import asks_of
+    offers = {"CPU": float(count), **asks_of({"resources": resources, "num_cpus": num_cpus, "num_gpus": num_gpus})}
+    gpus = _gpus(offers.get("GPU", 0))
     global _count
     _count += 1
     # a random part: processes of several pid namespaces may have one /dev/shm
@@ -64,6 +70,8 @@ def init(workers: Optional[int] = None, store: Optional[int] = None) -> Task:
     task: Optional[Task] = None
     try:
         task = join(job, task=0, num_tasks=num_tasks, object_bytes=store or 0)
+        for name, amount in offers.items():
+            check(_lib.lib.muster_resource_offer(task._m, name.encode(), amount, gpus if name == "GPU" else None))
         config = pickle.dumps({"job": job, "num_tasks": num_tasks, "workers": count, "path": sys.path, "argv": sys.argv})
         os.write(down, struct.pack("<Q", len(config)) + config)
         if not os.read(up, DEATH.size):
@@ -84,6 +92,17 @@ def init(workers: Optional[int] = None, store: Optional[int] = None) -> Task:
     for work in (_pool.watch, _pool.bury):
         threading.Thread(target=work, name="muster-workers", daemon=True).start()
     return task
+
+
+def _gpus(count: float) -> Optional[bytes]:
+    """Their numbers, or what they are called here."""
+    if not count:
+        return None
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = [str(i) for i in range(int(count))] if visible is None else [name for name in visible.split(",") if name]
+    if count != int(count) or len(names) < count:
+        raise ValueError("num_gpus is %g: whole ones can be, and of those that CUDA_VISIBLE_DEVICES names" % count)
+    return ",".join(names[:int(count)]).encode()
 
 
 def _spawn(job: str) -> "tuple[int, int, int]":

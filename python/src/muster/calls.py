@@ -130,7 +130,7 @@ def submit(task: Any, function: int, num_results: int, args: Sequence[Any], kwar
     return refs if num_results else None
 
 
-_DEFAULTS: Dict[str, Any] = {"num_returns": 1, "max_retries": 0, "max_restarts": 0, "resources": None}
+_DEFAULTS: Dict[str, Any] = {"num_returns": 1, "max_retries": 0, "max_restarts": 0, "resources": None, "num_cpus": 0, "num_gpus": 0}
 
 
 def _options_of(given: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
@@ -143,11 +143,22 @@ def _options_of(given: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, An
     for name in ("max_retries", "max_restarts"):
         if not 0 <= int_of(made[name], 32) <= 250:
             raise ValueError("%s is %d: 0 to 250 can be" % (name, made[name]))
-    for name, amount in (made["resources"] or {}).items():
-        if name != "CPU" or amount != 1:
-            raise NotImplementedError("resources={%r: %r}: a call has its worker, {'CPU': 1}, and no others can be asked for yet" %
-                                      (name, amount))
+    asks_of(made)  # a name or an amount that cannot be
     return made
+
+
+def asks_of(options: Dict[str, Any]) -> Dict[str, float]:
+    """Of the options, also of init(): what is asked for, by name."""
+    asks = {str(name): float(amount) for name, amount in (options["resources"] or {}).items()}
+    for name, option in (("CPU", "num_cpus"), ("GPU", "num_gpus")):
+        if options[option]:
+            if name in asks:
+                raise ValueError("resources names %s, and %s says it, too" % (name, option))
+            asks[name] = float(options[option])
+    for name, amount in asks.items():
+        if not 0 <= amount <= 1e9:
+            raise ValueError("%r of resource %s: a number from 0 to 10^9 can be" % (amount, name))
+    return {name: amount for name, amount in asks.items() if amount}
 
 
 class _Remote:
@@ -163,9 +174,13 @@ class _Remote:
         """The same with other options."""
         return type(self)(self._value, self._name, _options_of(options, self._options), self._exported)
 
-    def _submit_options(self) -> Any:
-        if self._made is None and self._options["max_retries"]:
-            self._made = SubmitOptions(0, self._options["max_retries"], 0)
+    def _submit_options(self, retries: str = "max_retries") -> Any:
+        if self._made is None:
+            self._made = SubmitOptions(0, self._options[retries], 0)
+            asks = asks_of(self._options)
+            if asks:
+                self._made.resources = (_lib.Resource * len(asks))(*[(name.encode(), n) for name, n in asks.items()])
+                self._made.num_resources = len(asks)
         return self._made
 
     def _function(self, task: Any, kind: int, num_results: int) -> int:
@@ -235,7 +250,7 @@ class RemoteClass(_Remote):
         """Make an instance in a worker of its own: an actor."""
         task = _joined.current()
         restarts = self._options["max_restarts"]
-        ref = submit(task, self._function(task, KIND_CLASS, 1), 1, args, kwargs, SubmitOptions(0, restarts, 0))
+        ref = submit(task, self._function(task, KIND_CLASS, 1), 1, args, kwargs, self._submit_options("max_restarts"))
         return ActorHandle(ref, self._name, restarts)
 
     def __reduce__(self) -> "Tuple[Any, ...]":
@@ -355,12 +370,14 @@ def _failed(task: Any, count: int, text: str) -> Any:
 
 
 def remote(*args: Any, **options: Any) -> Any:
-    """Of a function or class: one whose calls run in workers. @remote, or @remote(num_returns=, max_retries=, max_restarts=, resources=).
+    """Of a function or class: one whose calls run in workers. @remote, or @remote(num_returns=, max_retries=, max_restarts=,
+    num_gpus=, num_cpus=, resources=).
 
     num_returns   how many results a call has: it returns so many, each with a reference of its own
     max_retries   how often a call is run again whose worker died
     max_restarts  how often an actor is made anew whose worker died; calls that had not ended are ActorDied all the same
-    resources     {"CPU": 1}, which is what every call has
+    num_gpus      whole ones that nobody else has while the call runs, or the actor lives; CUDA_VISIBLE_DEVICES names them there
+    num_cpus, resources   likewise of the job's CPUs, one a worker where nothing else was said, and of what else was offered: {"disk": 0.5}
     """
     if len(args) == 1 and not options and callable(args[0]):
         return _remote(args[0], dict(_DEFAULTS))

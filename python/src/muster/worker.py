@@ -33,7 +33,7 @@ def main(config: Dict[str, Any], number: int, tell: int, marks: Any) -> None:
     worker = Worker(task, lambda what: os.write(tell, _RECORD.pack(number, what)))
     worker.tell(READY)
     objects_.on_block = lambda blocks: worker.tell(BLOCKED if blocks else GOES_ON)
-    while not marks[number] or task.objects._reap():
+    while not worker.is_spent and (not marks[number] or task.objects._reap()):
         worker.turn(0)
     task.leave()
 
@@ -57,6 +57,9 @@ class Worker:
         self.functions: Dict[int, Tuple[int, str, str, Any]] = {}
         self.instance: Any = None
         self.until = 0
+        self.is_spent = False  # it has begun to use GPUs, and the next call may have others: a process keeps its first ones
+        self.gpus = ctypes.create_string_buffer(2048)
+        self.has_gpus = _has_gpus(task)
         _pack.turn.task = task
 
     def turn(self, place: int) -> bool:
@@ -73,6 +76,8 @@ class Worker:
         _get(call, _byref(info))
         name = "a call"
         try:
+            if self.has_gpus:
+                self._see_gpus(call, place)
             kind, name, symbol, value = self.functions.get(info.function) or self._load(info.function)
             args, kwargs = self._arguments(call, info.num_arguments)
             if kind == KIND_CLASS:
@@ -87,6 +92,14 @@ class Worker:
         if kind == KIND_CLASS:
             self.tell(ENDED)
         return True
+
+    def _see_gpus(self, call: Any, place: int) -> None:
+        """The call sees those that it has: none, where it has asked for none. An actor's calls see the actor's."""
+        if place:
+            return
+        check(lib.muster_call_resource(call, b"GPU", None, self.gpus))
+        os.environ["CUDA_VISIBLE_DEVICES"] = self.gpus.value.decode()
+        self.is_spent = bool(self.gpus.value)
 
     # ---- what comes ----
 
@@ -238,6 +251,14 @@ class Worker:
         return not lib.muster_object_info(self.task._m, number, _byref(info)) and info.holders > own
 
 
+def _has_gpus(task: Task) -> bool:
+    """The job offers some, and so says which are visible."""
+    found: List[bool] = []
+    visit = _lib.VISIT_RESOURCE(lambda _, look: found.append(look.contents.name == b"GPU") or 0)
+    check(lib.muster_resource_list(task._m, visit, None))
+    return any(found)
+
+
 def _with_site(load: Callable[[], Any]) -> Any:
     """The helper starts without `site`, which takes long and is rarely needed: an import may want what it sets up."""
     try:
@@ -259,7 +280,7 @@ def _main() -> None:
     worker = Worker(task, lambda what: None)
     try:
         while worker.turn(0) or not _have_left(task):
-            pass
+            worker.is_spent = False
     except errors.Cancelled:
         pass  # the job was closed
     task.leave()
@@ -269,11 +290,13 @@ def _work_until_closed(task: Task) -> None:
     """Of a process without a number, which 'muster run --workers' ends when the tasks have."""
     worker = Worker(task, lambda what: None)
     try:
-        while True:
+        while not worker.is_spent:
             worker.turn(0)
     except errors.Cancelled:
         pass
     task.leave()
+    if worker.is_spent:
+        os.execv(sys.executable, getattr(sys, "orig_argv", [sys.executable, "-m", "muster.worker"]))
 
 
 def _have_left(task: Task) -> bool:

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include <muster/kv.h>
+#include <muster/schedule.h>
 
 #include "agent/private.h"
 #include "segment/reserve.h"
@@ -220,6 +221,19 @@ static int worker_start(struct mu_agent *agent, struct agent_worker *w)
     }
     w->started_at = muster_now_ns();
     workers_state(agent)->alive++;
+    return 0;
+}
+
+static int workers_begin(struct mu_agent *agent)
+{
+    const struct mu_agent_options *o = agent->options;
+
+    for (uint32_t i = 0; o->workers && i < o->num_resources; i++)
+        if (mu_agent_be_there(agent) ||
+            muster_resource_offer(agent->muster, o->resources[i].name, o->resources[i].amount, o->resources[i].units)) {
+            mu_agent_say("cannot offer resource %s: %s", o->resources[i].name, muster_last_error());
+            return -1;
+        }
     return 0;
 }
 
@@ -429,6 +443,7 @@ const struct mu_component mu_workers_component = {
     .name = "workers",
     .state_size = sizeof(struct workers_state),
     .open = workers_open,
+    .begin = workers_begin,
     .started = workers_started,
     .due = workers_due,
     .tick = workers_tick,

@@ -434,7 +434,7 @@ static int run_run(struct mu_cli_call *call)
             job.apps.dry_run ? mu_cli_finish(call, mu_agent_dry_run(&job.options, stdout)) : mu_agent_run(&job.options);
     mu_cli_job_done(&job);
     mu_cli_hosts_done(&hosts);
-    free(workers.text);
+    mu_cli_workers_done(&workers);
     return code;
 }
 

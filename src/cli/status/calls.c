@@ -89,6 +89,26 @@ static int worker_take(void *arg, const struct muster_worker_look *look)
     return !row;
 }
 
+static int offer_take(void *arg, const struct muster_resource_look *look)
+{
+    struct mu_cli_calls *c = arg;
+    struct muster_resource_look *row = ROW_ADD(c->resources, c->num_resources);
+
+    if (row)
+        *row = *look;
+    return !row;
+}
+
+static int lease_take(void *arg, const struct muster_lease_look *look)
+{
+    struct mu_cli_calls *c = arg;
+    struct muster_lease_look *row = ROW_ADD(c->leases, c->num_leases);
+
+    if (row)
+        *row = *look;
+    return !row;
+}
+
 static int object_take(void *arg, const struct muster_object_info *info)
 {
     struct mu_cli_calls *c = arg;
@@ -109,6 +129,10 @@ enum muster_status mu_cli_calls_take(struct muster *muster, struct mu_cli_calls 
     if (status == MUSTER_OK)
         status = muster_worker_list(muster, worker_take, ret_calls);
     if (status == MUSTER_OK)
+        status = muster_resource_list(muster, offer_take, ret_calls);
+    if (status == MUSTER_OK)
+        status = muster_lease_list(muster, lease_take, ret_calls);
+    if (status == MUSTER_OK)
         status = muster_object_list(muster, object_take, ret_calls);
     if (status != MUSTER_OK)
         mu_cli_calls_free(ret_calls);
@@ -123,6 +147,8 @@ void mu_cli_calls_free(struct mu_cli_calls *calls)
     free(calls->calls);
     free(calls->workers);
     free(calls->failed);
+    free(calls->resources);
+    free(calls->leases);
     *calls = (struct mu_cli_calls){.calls = NULL};
 }
 
@@ -190,6 +216,32 @@ static void print_workers(const struct mu_cli_calls *c, FILE *out)
     }
 }
 
+/* What there is, and which call has what of it. */
+static void print_resources(const struct mu_cli_calls *c, FILE *out)
+{
+    if (c->num_resources)
+        fprintf(out, "\n%-12s %8s %8s  %s\n", "RESOURCE", "TOTAL", "LENT", "CALLS THAT HAVE IT");
+    for (size_t i = 0; i < c->num_resources; i++) {
+        const struct muster_resource_look *r = &c->resources[i];
+        const char *between = "  ";
+
+        fprintf(out, "%-12s %8.10g %8.10g", r->name, r->total, r->lent);
+        for (size_t j = 0; j < c->num_leases; j++) {
+            const struct muster_lease_look *l = &c->leases[j];
+
+            if (strcmp(l->name, r->name) != 0)
+                continue;
+            fprintf(out, "%s0x%016" PRIx64 " (pid %u): ", between, l->call, l->pid);
+            if (l->units[0])
+                mu_cli_print_line(out, l->units);
+            else
+                fprintf(out, "%.10g", l->amount);
+            between = "; ";
+        }
+        putc('\n', out);
+    }
+}
+
 static void print_failed(const struct mu_cli_calls *c, FILE *out)
 {
     if (c->counts[MUSTER_CALL_FAILED])
@@ -213,6 +265,7 @@ void mu_cli_calls_print(const struct mu_cli_calls *c, FILE *out)
         putc('\n', out);
     }
     print_workers(c, out);
+    print_resources(c, out);
     print_failed(c, out);
 }
 
@@ -224,6 +277,31 @@ static void json_reference(struct mu_cli_json *json, const char *key, uint64_t o
 
     snprintf(text, sizeof text, "0x%016" PRIx64, object);
     mu_cli_json_text(json, key, object ? text : NULL);
+}
+
+static void json_resources(struct mu_cli_json *json, const struct mu_cli_calls *c)
+{
+    mu_cli_json_open(json, "resources", '[');
+    for (size_t i = 0; i < c->num_resources; i++) {
+        mu_cli_json_open(json, NULL, '{');
+        mu_cli_json_text(json, "name", c->resources[i].name);
+        mu_cli_json_thousandths(json, "total", (uint64_t)(c->resources[i].total * 1000 + 0.5));
+        mu_cli_json_thousandths(json, "lent", (uint64_t)(c->resources[i].lent * 1000 + 0.5));
+        mu_cli_json_open(json, "leases", '[');
+        for (size_t j = 0; j < c->num_leases; j++) {
+            if (strcmp(c->leases[j].name, c->resources[i].name) != 0)
+                continue;
+            mu_cli_json_open(json, NULL, '{');
+            json_reference(json, "call", c->leases[j].call);
+            mu_cli_json_unsigned(json, "pid", c->leases[j].pid);
+            mu_cli_json_thousandths(json, "amount", (uint64_t)(c->leases[j].amount * 1000 + 0.5));
+            mu_cli_json_text(json, "units", c->leases[j].units[0] ? c->leases[j].units : NULL);
+            mu_cli_json_close(json, '}');
+        }
+        mu_cli_json_close(json, ']');
+        mu_cli_json_close(json, '}');
+    }
+    mu_cli_json_close(json, ']');
 }
 
 void mu_cli_calls_json(struct mu_cli_json *json, const struct mu_cli_calls *c)
@@ -251,6 +329,7 @@ void mu_cli_calls_json(struct mu_cli_json *json, const struct mu_cli_calls *c)
         mu_cli_json_close(json, '}');
     }
     mu_cli_json_close(json, ']');
+    json_resources(json, c);
     mu_cli_json_unsigned(json, "errors", c->counts[MUSTER_CALL_FAILED]);
     mu_cli_json_open(json, "failed", '[');
     for (size_t i = 0; i < c->num_failed; i++) {

@@ -29,7 +29,9 @@ struct mu_cli_calls {
     struct mu_cli_function_row *functions;
     struct muster_worker_look *workers;
     struct muster_call_look *failed; /* the first of them */
-    size_t num_calls, num_functions, num_workers, num_failed;
+    struct muster_resource_look *resources;
+    struct muster_lease_look *leases;
+    size_t num_calls, num_functions, num_workers, num_failed, num_resources, num_leases;
     uint64_t counts[MUSTER_CALL_FAILED + 1];
     uint64_t objects, object_bytes; /* all objects that hold bytes */
 };
