@@ -66,7 +66,7 @@ SONAME := libmuster.so.$(call version_part,MAJOR)
 
 # ---- sources -------------------------------------------------------------------------------------------------------
 
-LIB_ROOMS := base sync segment task kv barrier event topology accel object schedule ps queue
+LIB_ROOMS := base sync segment task kv barrier event topology accel object schedule ps queue checkpoint
 EXE_ROOMS := kernel session bridge coord rpc ray compat mindspore launch agent cli
 LIB_SRC := $(sort $(wildcard shm_layout/*.c $(LIB_ROOMS:%=src/%/*.c) $(LIB_ROOMS:%=src/%/*/*.c)))
 QUICK_SRC := src/cli/quick.c

@@ -21,6 +21,7 @@
 #include <muster/event.h>
 #include <muster/object.h>
 #include <muster/queue.h>
+#include <muster/checkpoint.h>
 #include <muster/schedule.h>
 #include <muster/ps.h>
 #include <muster/nccl.h>

@@ -22,7 +22,7 @@ FLOOR = {
     "segment": 1,
     "task": 2, "kv": 2, "barrier": 2, "event": 2,
     "topology": 3, "accel": 3, "object": 3, "kernel": 3,
-    "schedule": 4, "queue": 4, "ps": 4, "bridge": 4,
+    "schedule": 4, "queue": 4, "ps": 4, "checkpoint": 4, "bridge": 4,
     "coord": 5,
     "rpc": 6, "compat": 6, "ray": 6, "mindspore": 6, "session": 6,
     "launch": 7, "agent": 7,
@@ -31,7 +31,7 @@ FLOOR = {
 PUBLIC = {
     "status": "base", "segment": "segment", "stats": "segment", "task": "task", "membership": "task", "kv": "kv", "barrier": "barrier", "group": "barrier",
     "event": "event", "topology": "topology", "nccl": "accel", "stream": "accel", "object": "object", "schedule": "schedule", "ps": "ps",
-    "queue": "queue",
+    "queue": "queue", "checkpoint": "checkpoint",
     "bridge": "bridge",
 }
 # (who, whom) on one floor, and why it may.
