@@ -17,6 +17,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint.h"
+
 #define UNSAID_RETRY_NS    50000000ull
 #define GUARD_RESTARTS_MAX 100
 #define OUTPUT_GRACE_NS    2000000000ull
@@ -325,6 +327,8 @@ int mu_agent_tear_down(struct mu_agent *agent)
     int lost;
 
     mu_components_close(agent);
+    if (!agent->adopted && agent->phase == MU_PHASE_DONE)
+        mu_checkpoint_remove(agent->run_id);
     mu_launch_guard_dismiss(agent->launching.guard);
     mu_agent_expect_no_output(agent);
     mu_launch_output_end(agent->launching.output);

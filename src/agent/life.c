@@ -9,6 +9,8 @@
 
 #include "agent/private.h"
 
+#include "checkpoint/checkpoint.h"
+
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
 static void events_dispatch(struct mu_agent *agent)
@@ -114,8 +116,10 @@ static void attempt_close(struct mu_agent *agent)
     mu_launch_feed_stop(agent->launching.feed);
     agent->launching.feed = NULL;
     mu_agent_remove_name(agent);
-    if (agent->adopted) /* the guard of the launcher that has died is not needed any more */
+    if (agent->adopted) { /* the guard of the launcher that has died is not needed any more */
+        mu_checkpoint_remove(agent->run_id);
         mu_launch_guard_over(agent->orphans);
+    }
 }
 
 void mu_agent_pause(struct mu_agent *agent)

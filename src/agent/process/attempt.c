@@ -12,6 +12,8 @@
 
 #include <stdlib.h>
 
+#include "checkpoint/checkpoint.h"
+
 #define DELAY_MAX_NS 60000000000ull
 
 static uint64_t restart_delay(const struct mu_agent *agent, uint32_t times)
@@ -74,6 +76,7 @@ uint64_t mu_agent_next_start(const struct mu_agent *agent)
 static void attempt_reset(struct mu_agent *agent)
 {
     agent->attempt++;
+    mu_checkpoint_rewind(agent->run_id);
     agent->root_cause = -1;
     agent->root_said = 0;
     agent->gpu_failed = 0;

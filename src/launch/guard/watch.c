@@ -23,6 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "checkpoint/checkpoint.h"
 #include "segment/file.h"
 
 #define SWEEP_PAUSE_MS   5
@@ -272,6 +273,7 @@ static int launcher_watch(const struct mu_guard_table *table, int table_fd, int 
     if (table->folder[0])
         mu_launch_remove_folder(table->folder);
     remove_sockets(table);
+    mu_checkpoint_remove(table->run_id);
     removed = table->file && mu_segment_remove_exactly(table->job, table->device, table->file);
     if (!said)
         guard_say(table, removed ? "are ended, its segment is removed" : "are ended");
