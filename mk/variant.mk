@@ -35,7 +35,7 @@ $(3)/obj/proto/%.o: $(BUILD)/proto/%.c $(BUILD)/proto/%.h $(3)/flags | $$(DEPS) 
 
 $(3)/libmuster.a: $$(LIB_OBJ_$(1)) $(3)/sources | $$(DEPS)
 	@mkdir -p $$(@D); rm -f $$@$$(call say,ar,$$@)
-	$$(Q)ar rcs $$@ $$(filter %.o,$$^)
+	$$(Q)$$$$($$(CC_$(1)) -print-prog-name=ar) rcs $$@ $$(filter %.o,$$^)
 
 $(3)/libmuster.so.$(VERSION): $$(LIB_OBJ_$(1)) $(3)/sources src/libmuster.map
 	@:$$(call say,ld,$$@)
@@ -46,7 +46,7 @@ $(3)/libmuster.so.$(VERSION): $$(LIB_OBJ_$(1)) $(3)/sources src/libmuster.map
 # The executable's rooms without its main(), so that tests reach them.
 $(3)/libtool.a: $$(filter-out %/src/cli/main.o,$$(EXE_OBJ_$(1))) $(3)/sources | $$(DEPS)
 	@mkdir -p $$(@D); rm -f $$@$$(call say,ar,$$@)
-	$$(Q)ar rcs $$@ $$(filter %.o,$$^)
+	$$(Q)$$$$($$(CC_$(1)) -print-prog-name=ar) rcs $$@ $$(filter %.o,$$^)
 
 $(if $(call is_quick,$(1)),$(3)/whole/muster,$(3)/muster): $$(EXE_OBJ_$(1)) $(3)/libmuster.a $(3)/parts
 	@mkdir -p $$(@D)$(if $(call is_quick,$(1)),,; rm -rf $(3)/whole)$$(call say,ld,$$@)

@@ -14,6 +14,16 @@ tool = $(shell $(CC) -print-prog-name=$(1))
 beside_cc = $(shell $(CC) -print-file-name=$(1))
 LOADER = $(call beside_cc,$(if $(filter aarch64,$(WHEEL_ARCH)),ld-linux-aarch64.so.1,ld-linux-x86-64.so.2))
 
+# Said before anything is compiled.
+WHEEL_ARCHIVES := libhwloc.a libncursesw.a libnghttp2.a libprotobuf-c.a libtinfo.a libuv_a.a libz.a
+ifneq ($(filter wheel check-packages,$(MAKECMDGOALS)),)
+WHEEL_LACKS := $(strip $(foreach a,$(WHEEL_ARCHIVES),$(if $(filter /%,$(call beside_cc,$(a))),,$(a))))
+WHEEL_OF := $(if $(filter aarch64,$(WHEEL_ARCH)),:arm64)
+$(if $(WHEEL_LACKS),$(error $(CC) finds no $(WHEEL_LACKS): install libc6-dev$(WHEEL_OF) libhwloc-dev$(WHEEL_OF) libncurses-dev$(WHEEL_OF) \
+	libnghttp2-dev$(WHEEL_OF) libprotobuf-c-dev$(WHEEL_OF) libssl-dev$(WHEEL_OF) libuv1-dev$(WHEEL_OF) zlib1g-dev$(WHEEL_OF)$(if \
+	$(WHEEL_OF), after 'dpkg --add-architecture arm64 && apt-get update')))
+endif
+
 # As the variant links, but with the stubs in place of glibc. The order is that in which older glibcs look symbols up.
 FLOOR_LINK = $(CC) $(LDFLAGS_$(call kind_of,$(V))) -Wl,--build-id=none,--as-needed,-Bsymbolic -nodefaultlibs
 FLOOR_WITH = $(WHEEL)/floor.o $(FLOOR_LIBS:%=$(FLOOR)/%) -l:libc_nonshared.a $(LOADER) -lgcc

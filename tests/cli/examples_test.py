@@ -26,6 +26,7 @@ NOT_RUN = {
     "pip install build/wheel/": "it installs; tests/packages/wheel_test.sh does in an environment of its own",
     "pip install ./python": "it installs; tests/python/install_test.sh does in an environment of its own",
     "mpicc.mpich": "it needs MPICH; tests/launch/mpi_test.sh builds programs where that is",
+    "TASKS=8 sbatch": "it needs Slurm; tests/launch/slurm_test.sh runs that script",
     "grpcurl": "it is no package of Debian; tests/rpc/reflect_test.py asks the same",
     "muster agent --adopt JOB": "JOB stands for a name; muster-agent(1)'s example is run",
     "cp --sparse=always": "it writes to /tmp; tests/cli/segment_test.sh reads such copies",

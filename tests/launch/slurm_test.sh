@@ -122,6 +122,16 @@ await "both are up" both_up
 scancel -n long
 await "srun has ended" is_gone $RUN
 
+# As a batch: the script of packaging/ as it stands.
+PATH=$(dirname "$MUSTER"):$PATH TASKS=2 check 0 sbatch --wait -N2 -o "$D/batch" "$TOP/packaging/slurm.sbatch" sh -c 'echo $RANK of $WORLD_SIZE'
+sort "$D/batch" > "$OUT"
+out_is '[0] 0 of 4
+[1] 1 of 4
+[2] 2 of 4
+[3] 3 of 4'
+TASKS=1 check 3 sbatch --wait -N2 -o "$D/batch" "$TOP/packaging/slurm.sbatch" sh -c '[ $RANK = 0 ] || exit 3; exec sleep 900'
+grep -q 'task 1 (host mn[12], pid [0-9]*) exited with status 3; ending the other 1 task' "$D/batch" || fail "$(cat "$D/batch")"
+
 # More than one agent on a node is refused in words.
 got=0
 srun -N2 -n4 "$MUSTER" agent true > "$OUT" 2> "$ERR" || got=$?
