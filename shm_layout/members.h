@@ -13,6 +13,8 @@
 #define MU_MEMBERS_MAX    4096u
 #define MU_MEMBERS_TEXT   448u
 #define MU_MEMBERS_SHRINK 1u /* a member that is lost leaves by itself, as long as `least` are left */
+#define MU_MEMBERS_ANEW   2u /* the launcher begins each epoch anew, with other processes, in another segment */
+#define MU_MEMBERS_WANTED 16 /* from this bit on: members that a pending change of such a job asks for */
 struct mu_members {
     uint64_t epoch;                             /* 0: from 1 on */
     uint64_t change;                            /* 8: number of the change that is pending, or was the last */
@@ -23,7 +25,7 @@ struct mu_members {
     uint32_t count;                             /* 40: rows */
     uint32_t least;                             /* 44: members, and */
     uint32_t most;                              /* 48 */
-    uint32_t flags;                             /* 52: MU_MEMBERS_* */
+    uint32_t flags;                             /* 52: MU_MEMBERS_*; from bit 16 on a number */
     char roles[MU_ROLES_MAX][MU_ROLE_NAME_MAX]; /* 56 */
     char text[MU_MEMBERS_TEXT];                 /* 184: why the last change was rolled back, or a member was lost */
 };

@@ -239,7 +239,7 @@ static void members_fill(struct mu_membership_copy *c, const struct mu_membershi
         c->rows[i] = (struct mu_member_row){.rank = (uint16_t)i, .flags = MU_IS_MEMBER};
     c->head.least = set->least ? set->least : 1;
     c->head.most = set->most ? set->most : c->head.count;
-    c->head.flags = set->shrinks ? MU_MEMBERS_SHRINK : 0;
+    c->head.flags = (set->shrinks ? MU_MEMBERS_SHRINK : 0) | (set->anew ? MU_MEMBERS_ANEW : 0);
     c->head.phase = MUSTER_PHASE_STEADY;
     c->head.outcome = set->epoch > 1 ? MUSTER_OUTCOME_SET : MUSTER_OUTCOME_NONE;
     c->head.since = mu_now();
@@ -268,7 +268,7 @@ static enum muster_status members_create(struct mu_ctx *ctx, struct mu_membershi
 enum muster_status mu_membership_begin(struct mu_ctx *ctx, const struct mu_membership_set *set)
 {
     struct mu_membership_copy c = {.head.count = ctx->seg->num_tasks, .head.epoch = set->epoch ? set->epoch : 1};
-    uint32_t most = set->most ? set->most : c.head.count;
+    uint32_t most = set->most ? set->most : c.head.count, bound = set->anew ? MU_MEMBERS_MAX : c.head.count;
     enum muster_status status;
 
     if (ctx->seg->header->num_hosts)
@@ -276,7 +276,7 @@ enum muster_status mu_membership_begin(struct mu_ctx *ctx, const struct mu_membe
     if (c.head.count > MU_MEMBERS_MAX)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%u tasks; a job with a membership has at most %u", c.head.count,
                        MU_MEMBERS_MAX);
-    if (!set->size || set->size > most || set->least > set->size || most > c.head.count)
+    if (!set->size || set->size > most || set->least > set->size || most > bound)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%u members, from %u to %u, of %u tasks", set->size, set->least, most,
                        c.head.count);
     c.rows = calloc(c.head.count, sizeof *c.rows);
@@ -285,5 +285,92 @@ enum muster_status mu_membership_begin(struct mu_ctx *ctx, const struct mu_membe
     members_fill(&c, set);
     status = members_create(ctx, &c);
     mu_membership_done(&c);
+    return status;
+}
+
+/* What a sentence says of a size that is not possible. */
+static enum muster_status members_refuse(const struct mu_members *h, uint32_t size)
+{
+    return mu_fail(MUSTER_INVALID_ARGUMENT, "%u members would be left; the job may have %u to %u", size, h->least,
+                   h->most);
+}
+
+static enum muster_status members_mark(struct mu_membership_copy *c, const struct mu_membership_wish *wish)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < c->head.count; i++)
+        if (c->rows[i].flags & MU_IS_MEMBER)
+            c->rows[i].flags |= MU_IS_NEXT;
+    for (size_t i = 0; i < wish->num_go; i++) {
+        int32_t task = wish->go[i];
+
+        if (task < 0 || (uint32_t)task >= c->head.count || !(c->rows[task].flags & MU_IS_MEMBER))
+            return mu_fail(MUSTER_INVALID_ARGUMENT, "task %d is no member", task);
+        c->rows[task].flags &= (uint8_t)~MU_IS_NEXT;
+    }
+    for (uint32_t i = 0; i < c->head.count; i++)
+        if (c->rows[i].flags & MU_IS_NEXT && kept++ >= wish->wanted)
+            c->rows[i].flags &= (uint8_t)~MU_IS_NEXT;
+    return MUSTER_OK;
+}
+
+static bool members_wish(struct mu_membership_edit *e)
+{
+    struct mu_membership_wish *wish = e->arg;
+    struct mu_members *h = &e->copy->head;
+
+    if (!mu_membership_is_anew(h))
+        e->status = mu_fail(MUSTER_FAILED_PRECONDITION, "the epochs of job %s follow each other in its segment",
+                            e->ctx->seg->job);
+    else if (h->phase != MUSTER_PHASE_STEADY)
+        e->status = mu_fail(MUSTER_FAILED_PRECONDITION, "change %llu is pending: wait for its end, or cancel it",
+                            (unsigned long long)h->change);
+    else if (wish->wanted < h->least || wish->wanted > h->most)
+        e->status = members_refuse(h, wish->wanted);
+    else if ((e->status = members_mark(e->copy, wish)) != MUSTER_OK)
+        mu_membership_forget_change(e->copy);
+    if (e->status)
+        return false;
+    mu_membership_rank(e->copy);
+    wish->ret_change = ++h->change;
+    h->flags |= wish->wanted << MU_MEMBERS_WANTED;
+    h->phase = MUSTER_PHASE_PREPARING;
+    h->deadline = wish->timeout_ns > UINT64_MAX - 1 - e->now ? UINT64_MAX - 1 : e->now + wish->timeout_ns;
+    h->since = e->now;
+    return true;
+}
+
+enum muster_status mu_membership_wish(struct mu_ctx *ctx, struct mu_membership_wish *wish)
+{
+    return mu_membership_edit(ctx, members_wish, wish);
+}
+
+struct wish_taking {
+    uint64_t change;
+    uint32_t wanted;
+};
+
+static bool members_take(struct mu_membership_edit *e)
+{
+    struct wish_taking *t = e->arg;
+    struct mu_members *h = &e->copy->head;
+
+    if (mu_membership_is_over(e, t->change))
+        return false;
+    t->wanted = mu_membership_wanted(h) ? mu_membership_wanted(h) : mu_membership_count(e->copy, MU_IS_NEXT);
+    h->phase = MUSTER_PHASE_SETTLING;
+    h->deadline = UINT64_MAX - 1; /* waiters look at no clock any more */
+    h->since = e->now;
+    return true;
+}
+
+enum muster_status mu_membership_take(struct mu_ctx *ctx, uint64_t change, uint32_t *ret_wanted)
+{
+    struct wish_taking t = {.change = change};
+    enum muster_status status = mu_membership_edit(ctx, members_take, &t);
+
+    if (!status)
+        *ret_wanted = t.wanted;
     return status;
 }

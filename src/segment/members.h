@@ -50,6 +50,8 @@ void mu_membership_follow(struct mu_ctx *ctx);
 bool mu_membership_settle(struct mu_membership_edit *e);
 /* Members of the epoch; of the pending change. */
 uint32_t mu_membership_count(const struct mu_membership_copy *c, uint32_t flag);
+/* The pending change is not any more: why, in MUSTER_ABORTED's sentence. */
+bool mu_membership_is_over(struct mu_membership_edit *e, uint64_t change);
 /* Give every row with that flag its rank in its role: members of the epoch in their order, then the others by number.
  */
 void mu_membership_rank(struct mu_membership_copy *c);
@@ -68,9 +70,32 @@ struct mu_membership_set {
     uint32_t size;  /* tasks 0 to size - 1 */
     uint32_t least, most;
     bool shrinks;
+    bool anew; /* no epoch follows in this segment: the launcher ends the tasks, and makes another */
     const char *text;
 };
 enum muster_status mu_membership_begin(struct mu_ctx *ctx, const struct mu_membership_set *set);
+
+/* A job that is begun anew is asked for so many members, without these tasks: a change is pending until the launcher
+ * has taken it, or the time is over. FAILED_PRECONDITION, INVALID_ARGUMENT: as muster_membership_propose(). */
+struct mu_membership_wish {
+    uint32_t wanted;
+    const int32_t *go;
+    size_t num_go;
+    uint64_t timeout_ns;
+    uint64_t ret_change;
+};
+enum muster_status mu_membership_wish(struct mu_ctx *ctx, struct mu_membership_wish *wish);
+/* The launcher does what the change asks for: no deadline ends it any more. ABORTED: it is not pending. */
+enum muster_status mu_membership_take(struct mu_ctx *ctx, uint64_t change, uint32_t *ret_wanted);
+static inline bool mu_membership_is_anew(const struct mu_members *h)
+{
+    return (h->flags & MU_MEMBERS_ANEW) != 0;
+}
+/* Members of the next epoch, of a change that is pending there; 0: the rows say it. */
+static inline uint32_t mu_membership_wanted(const struct mu_members *h)
+{
+    return h->flags >> MU_MEMBERS_WANTED;
+}
 /* What a phase, an outcome is called. */
 const char *mu_membership_phase_name(uint32_t phase);
 

@@ -5,6 +5,7 @@
  *     phase       what holds                                    what follows, in one commit
  *     pending     a participant is lost, or the deadline over   rolled back, by its name
  *     any         a member is lost, and the job shrinks         it is none any more: the next epoch
+ *     PREPARING   the job is begun anew, the deadline over      rolled back: the launcher has not taken it up
  *     PREPARING   all participants are ready                    SETTLING
  *     SETTLING    all are done                                  the next epoch, STEADY
  */
@@ -102,6 +103,7 @@ void mu_membership_forget_change(struct mu_membership_copy *c)
             memset(row, 0, sizeof *row);
         row->next = 0;
     }
+    c->head.flags &= (1u << MU_MEMBERS_WANTED) - 1;
 }
 
 void mu_membership_roll_back(struct mu_membership_edit *e, const char *why)
@@ -210,6 +212,31 @@ static bool all_have(const struct mu_membership_copy *c, uint8_t flag)
     return true;
 }
 
+bool mu_membership_is_over(struct mu_membership_edit *e, uint64_t change)
+{
+    const struct mu_members *h = &e->copy->head;
+
+    if (h->change == change && h->phase != MUSTER_PHASE_STEADY)
+        return false;
+    e->status = mu_fail(MUSTER_ABORTED, "change %llu is not pending%s%s", (unsigned long long)change,
+                        h->change == change && h->text[0] ? ": " : "", h->change == change ? h->text : "");
+    return true;
+}
+
+/* Of a job that is begun anew: what is pending waits for the launcher alone, until that has taken it. */
+static bool wish_settle(struct mu_membership_edit *e)
+{
+    struct mu_members *h = &e->copy->head;
+    char why[MU_MEMBERS_TEXT];
+
+    if (h->phase != MUSTER_PHASE_PREPARING || e->now < h->deadline)
+        return false;
+    snprintf(why, sizeof why, "change %llu was rolled back: its time was over, and the launcher had not taken it up",
+             (unsigned long long)h->change);
+    mu_membership_roll_back(e, why);
+    return true;
+}
+
 /* The pending change: does it fail, or go on? */
 static bool change_settle(struct mu_membership_edit *e)
 {
@@ -282,8 +309,11 @@ static bool losses_settle(struct mu_membership_edit *e)
 
 bool mu_membership_settle(struct mu_membership_edit *e)
 {
-    bool changed = e->copy->head.phase != MUSTER_PHASE_STEADY && change_settle(e);
+    bool changed;
 
+    if (mu_membership_is_anew(&e->copy->head))
+        return wish_settle(e);
+    changed = e->copy->head.phase != MUSTER_PHASE_STEADY && change_settle(e);
     return losses_settle(e) || changed;
 }
 

@@ -339,23 +339,12 @@ struct saying {
     const char *why;
 };
 
-static bool change_is_over(struct mu_membership_edit *e, uint64_t change)
-{
-    const struct mu_members *h = &e->copy->head;
-
-    if (h->change == change && h->phase != MUSTER_PHASE_STEADY)
-        return false;
-    e->status = mu_fail(MUSTER_ABORTED, "change %llu is not pending%s%s", (unsigned long long)change,
-                        h->change == change && h->text[0] ? ": " : "", h->change == change ? h->text : "");
-    return true;
-}
-
 static bool change_say(struct mu_membership_edit *e)
 {
     const struct saying *s = e->arg;
     struct mu_member_row *row = &e->copy->rows[s->task];
 
-    if (change_is_over(e, s->change))
+    if (mu_membership_is_over(e, s->change))
         return false;
     if (!(row->flags & (MU_IS_MEMBER | MU_IS_NEXT)))
         e->status = mu_fail(MUSTER_FAILED_PRECONDITION, "task %u has no part in change %llu", s->task,
@@ -409,7 +398,7 @@ static bool change_cancel(struct mu_membership_edit *e)
     const struct saying *s = e->arg;
     char why[MU_MEMBERS_TEXT];
 
-    if (change_is_over(e, s->change))
+    if (mu_membership_is_over(e, s->change))
         return false;
     snprintf(why, sizeof why, "change %llu was cancelled%s%.200s", (unsigned long long)s->change, s->why ? ": " : "",
              s->why ? s->why : "");

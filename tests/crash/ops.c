@@ -138,6 +138,8 @@ const struct op ops[] = {
     {"membership, ready last", MEMBERS, members_setup_others_ready, members_ready, members_after, NULL, 0, 0, 0},
     {"membership, done last", MEMBERS, members_setup_others_done, members_done, members_after, NULL, 0, 1, 0},
     {"membership, cancel", MEMBERS, members_setup_change, members_cancel, members_after, NULL, 0, 0, 0},
+    {"membership, wish", MEMBERS, members_setup_anew, members_wish, members_after_anew, NULL, 0, 1, 0},
+    {"membership, take", MEMBERS, members_setup_wish, members_take, members_after_anew, NULL, 0, 1, 0},
     {"membership, a loss", MEMBERS, members_setup_served, task_report_other, members_after, NULL, 0, 2, OP_SEVERAL},
     {"exchange first", TOPOLOGY, NULL, topology_exchange, topology_after, NULL, 0, 1, OP_SEVERAL},
     {"exchange last", TOPOLOGY, topology_setup_others, topology_exchange, topology_after, NULL, 0, 2, OP_SEVERAL},

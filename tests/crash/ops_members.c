@@ -4,6 +4,8 @@
  */
 #include "ops_kv.h"
 
+#include "segment/members.h"
+
 #define LONG_NS 3600000000000u
 
 static void note(enum muster_status status)
@@ -89,6 +91,80 @@ void members_cancel(const struct op *op)
 {
     (void)op;
     note(muster_membership_cancel(world.m[VICTIM], 1, "by the victim"));
+}
+
+/* A job that is begun anew: no death ends a change there, so a peer finishes what the victim has begun. */
+void members_setup_anew(const struct op *op)
+{
+    struct mu_membership_set set = {.size = 3, .least = 1, .most = 9, .anew = true};
+    struct mu_ctx *ctx;
+
+    (void)op;
+    must(mu_enter(world.m[PEER], &ctx));
+    must(mu_membership_begin(ctx, &set));
+    mu_exit(ctx);
+}
+
+static enum muster_status anew_wish(int who)
+{
+    struct mu_membership_wish wish = {.wanted = 7, .timeout_ns = LONG_NS};
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(world.m[who], &ctx);
+
+    if (status)
+        return status;
+    status = mu_membership_wish(ctx, &wish);
+    mu_exit(ctx);
+    return status;
+}
+
+static enum muster_status anew_take(int who, uint32_t *ret_wanted)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(world.m[who], &ctx);
+
+    if (status)
+        return status;
+    status = mu_membership_take(ctx, 1, ret_wanted);
+    mu_exit(ctx);
+    return status;
+}
+
+void members_setup_wish(const struct op *op)
+{
+    members_setup_anew(op);
+    must(anew_wish(PEER));
+}
+
+void members_wish(const struct op *op)
+{
+    (void)op;
+    note(anew_wish(VICTIM));
+}
+
+void members_take(const struct op *op)
+{
+    uint32_t wanted;
+
+    (void)op;
+    note(anew_take(VICTIM, &wanted));
+}
+
+/* It was wished or not, taken or not; a peer does what the victim has not done, and it stays so. */
+void members_after_anew(const struct op *op)
+{
+    struct muster_membership now;
+    uint32_t wanted = 7;
+
+    (void)op;
+    if (muster_membership_read(world.m[PEER], &now, NULL, 0, NULL) || now.epoch != 1)
+        crash_bad("the membership is not what it was");
+    if (now.phase == MUSTER_PHASE_STEADY && (now.change || anew_wish(PEER)))
+        crash_bad("a change was left: %s", muster_last_error());
+    if (now.phase != MUSTER_PHASE_SETTLING && (anew_take(PEER, &wanted) || wanted != 7))
+        crash_bad("what was wished is not there: %s", muster_last_error());
+    if (muster_membership_read(world.m[THIRD], &now, NULL, 0, NULL) || now.phase != MUSTER_PHASE_SETTLING)
+        crash_bad("it was not taken up");
 }
 
 void members_in_ready(const struct op *op)
