@@ -319,6 +319,8 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
         status = mu_kv_size(muster, &picture.keys, &picture.key_bytes);
     if (status == MUSTER_OK)
         status = mu_cli_calls_take(muster, &picture.calls);
+    if (status == MUSTER_OK)
+        status = mu_cli_epoch_take(muster, &picture.epoch);
     if (status != MUSTER_OK) {
         mu_cli_picture_free(&picture);
         return status;
@@ -349,5 +351,6 @@ void mu_cli_picture_free(struct mu_cli_picture *picture)
     mu_meeting_free(picture->meetings, picture->num_meetings);
     free(picture->findings);
     mu_cli_calls_free(&picture->calls);
+    mu_cli_epoch_free(&picture->epoch);
     *picture = (struct mu_cli_picture){.tasks = NULL};
 }

@@ -13,6 +13,7 @@
 #include "barrier/meeting.h"
 #include "cli/cli.h"
 #include "cli/status/calls.h"
+#include "cli/status/epoch.h"
 #include "segment/host_view.h"
 
 struct mu_cli_task {
@@ -83,6 +84,7 @@ struct mu_cli_picture {
     struct mu_cli_served served[MU_CLI_SERVED]; /* of several hosts this one's */
     struct mu_cli_cluster mindspore;
     struct mu_cli_calls calls;
+    struct mu_cli_epoch epoch;
     unsigned leaves;           /* host 0's */
     struct mu_cli_host *hosts; /* NULL: the job has this one alone */
     uint32_t num_hosts, own_host;

@@ -224,6 +224,17 @@ static void print_mindspore(const struct mu_cli_cluster *c, FILE *out)
                 c->servers, c->servers_wanted, c->workers, c->workers_wanted, c->scalings, c->scalings == 1 ? "" : "s");
 }
 
+static void print_epoch(const struct mu_cli_epoch *epoch, FILE *out)
+{
+    char words[768];
+
+    if (!epoch->is_there)
+        return;
+    fputs("epoch    ", out);
+    mu_cli_print_line(out, mu_cli_epoch_words(epoch, words));
+    putc('\n', out);
+}
+
 static void print_job(const struct mu_cli_picture *picture, FILE *out)
 {
     const struct muster_segment_info *segment = &picture->segment;
@@ -242,6 +253,7 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
     fprintf(out, "tasks    %zu: %u connected, %u in error, %u not connected; %u alive\n", picture->count,
             picture->states[MUSTER_TASK_CONNECTED], picture->states[MUSTER_TASK_ERROR],
             picture->states[MUSTER_TASK_DISCONNECTED], picture->alive);
+    print_epoch(&picture->epoch, out);
     if (mu_cli_calls_any(&picture->calls)) {
         char calls[256];
 
@@ -296,6 +308,7 @@ enum muster_status mu_cli_report(struct muster *muster, FILE *out)
     if (status != MUSTER_OK)
         return status;
     mu_cli_print_findings(&picture, out);
+    print_epoch(&picture.epoch, out);
     print_mpi(&picture, out);
     mu_cli_print_tasks(&picture, out);
     mu_cli_print_meetings(&picture, out);

@@ -206,6 +206,7 @@ void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
     else
         mu_cli_json_null(&json, "ray");
     json_mindspore(&json, &picture->mindspore);
+    mu_cli_epoch_json(&json, &picture->epoch);
     mu_cli_json_open(&json, "calls", '{');
     mu_cli_calls_json(&json, &picture->calls);
     mu_cli_json_close(&json, '}');

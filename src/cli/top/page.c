@@ -89,13 +89,15 @@ static void fill_line(int row, attr_t attributes)
 static void draw_title(const struct mu_top *top)
 {
     const struct mu_cli_picture *picture = &top->picture;
-    char calls[256];
+    char calls[256], epoch[96];
     int column;
 
     fill_line(0, A_REVERSE);
     column = page_put(0, 0, A_REVERSE | A_BOLD, "muster top  %s", picture->segment.job);
     column = page_put(0, column, A_REVERSE, "  %zu tasks: %u connected, %u in error; %" PRIu64 " keys", picture->count,
                       picture->states[MUSTER_TASK_CONNECTED], picture->states[MUSTER_TASK_ERROR], picture->keys);
+    if (picture->epoch.is_there)
+        column = page_put(0, column, A_REVERSE, "; %s", mu_cli_epoch_brief(&picture->epoch, epoch));
     if (mu_cli_calls_any(&picture->calls))
         column = page_put(0, column, A_REVERSE, "; calls: %s", mu_cli_calls_words(&picture->calls, calls));
     for (unsigned what = 0; what < MU_CLI_SERVED; what++)
