@@ -6,7 +6,7 @@
  * SIGKILL after the grace; of a job that ends by SIGINT, that at first, as a shell and torchrun have it. Threads come
  * as they are needed. Nothing here waits for anything in the segment.
  */
-#include "agent/private.h"
+#include "agent/process/elastic.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -29,17 +29,17 @@ static rlim_t files_needed(const struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
     rlim_t streams = options->label || options->pty ? 2 : (rlim_t)agent->launching.catch_err;
+    rlim_t local = options->elastic ? options->elastic->most : agent->local_tasks;
     rlim_t each = 1 + streams + (options->output ? streams : 0) + (options->stdin_to == MU_AGENT_STDIN_ALL);
     rlim_t hosts = options->hosts && options->hosts->node == 0 ? 8 * (rlim_t)options->hosts->nodes : 0;
-    rlim_t clients = options->hosts ? agent->local_tasks : agent->num_tasks;
+    rlim_t clients = options->hosts ? agent->local_tasks : mu_agent_capacity(agent);
     rlim_t guests = options->grpc ? 2 * clients : 0; /* connections */
     rlim_t stores = options->tcpstore ? 4 * clients : 0;
     rlim_t ray = options->ray ? 256 : 0;      /* drivers, workers and stores, each by two connections */
     rlim_t sessions = options->tf ? 1024 : 0; /* clients, and executors */
     rlim_t mpi = options->mpi == MU_AGENT_MPI_NONE || agent->launching.has_no_room_for_mpi ? 0 : 2 * clients;
 
-    return 64 + (rlim_t)agent->local_tasks * each + 2 * (rlim_t)options->workers + hosts + guests + stores + ray +
-           sessions + mpi;
+    return 64 + local * each + 2 * (rlim_t)options->workers + hosts + guests + stores + ray + sessions + mpi;
 }
 
 static int raise_file_limit(struct mu_agent *agent)
@@ -232,8 +232,10 @@ int mu_agent_set_up(struct mu_agent *agent)
         return -1;
     if (agent->adopted) /* the job is there, and has its guard */
         return 0;
-    if (!options->hosts && mu_agent_take_tasks(agent, options->num_tasks, 0))
+    if (!options->hosts && mu_agent_take_tasks(agent, mu_agent_capacity(agent), 0))
         return -1;
+    if (!options->hosts)
+        agent->num_tasks = options->num_tasks;
     mu_agent_name_job(agent);
     if (mu_agent_start_guard(agent))
         return -1;
@@ -297,7 +299,7 @@ void mu_agent_turn(struct mu_agent *agent)
 
 static void tasks_free(struct mu_agent *agent)
 {
-    for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++) {
+    for (uint32_t i = 0; agent->tasks && i < mu_agent_capacity(agent); i++) {
         struct mu_agent_task *task = &agent->tasks[i];
 
         if (agent->adopted && task->started && mu_agent_has_task(agent, i))

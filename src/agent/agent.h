@@ -105,6 +105,18 @@ struct mu_agent_tf {
 /* "ADDRESS sessions N running N steps N failed N executors N of N", and behind that a line a session. */
 #define MU_AGENT_TF_KEY "muster/tf"
 
+/* A job with a number of tasks that changes. What a lost task does: */
+enum mu_agent_on_failure {
+    MU_AGENT_SHRINK,  /* the job goes on without it */
+    MU_AGENT_REPLACE, /* another takes its place, where there is room */
+    MU_AGENT_RESTART, /* all tasks are started again, as many as before */
+    MU_AGENT_END,     /* the job ends */
+};
+struct mu_agent_elastic {
+    uint32_t least, most; /* tasks that it may have; options->num_tasks: at first */
+    enum mu_agent_on_failure on_failure;
+};
+
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
 
 /* What MPI programs find in their environment. */
@@ -148,7 +160,8 @@ struct mu_agent_options {
     char *const *worker_argv;                   /* what one is; NULL: 'muster worker' */
     const struct mu_agent_resource *resources;  /* that calls may ask for */
     uint32_t num_resources;
-    const struct mu_agent_tf *tf; /* NULL: nor is TensorFlow's master */
+    const struct mu_agent_tf *tf;           /* NULL: nor is TensorFlow's master */
+    const struct mu_agent_elastic *elastic; /* NULL: the number of tasks is fixed */
     enum mu_agent_mpi mpi;
     /* Prints the state of every task; at the timeout. NULL: nothing is printed. */
     void (*report)(struct muster *muster, FILE *out);

@@ -15,4 +15,5 @@ const struct mu_component *const mu_components[MU_COMPONENT_COUNT] = {
     [MU_COMPONENT_NOTES] = &mu_notes_component,       [MU_COMPONENT_MPI] = &mu_mpi_component,
     [MU_COMPONENT_PMIX] = &mu_pmix_component,         [MU_COMPONENT_HEALTH] = &mu_health_component,
     [MU_COMPONENT_SIGHTS] = &mu_sights_component,     [MU_COMPONENT_GATHER] = &mu_gather_component,
+    [MU_COMPONENT_ELASTIC] = &mu_elastic_component,
 };

@@ -162,7 +162,7 @@ static bool joins_late(const struct mu_agent *agent)
 
     return agent->num_tasks && options->num_apps && !options->hosts && !options->metrics &&
            !mu_agent_has_coord(agent) && !options->ray && !options->tf && !options->survive && !options->trace_events &&
-           !options->restart_tasks && options->mpi < MU_AGENT_MPI_PMIX;
+           !options->restart_tasks && !options->elastic && options->mpi < MU_AGENT_MPI_PMIX;
 }
 
 /*

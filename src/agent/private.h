@@ -9,11 +9,10 @@
  * agent.c    what every launcher needs: limits, the loop's turn; and its taking down
  * signals.c  signals; suspend.c: ^Z
  * sentry.c   the guard
- * attempt.c  starting again: the whole job, or one task
+ * attempt.c  starting again: the whole job, or one task; elastic.c: with another number of tasks
  * job.c      the segment, the observer's handle, the thread that waits for deaths
- * stdio.c    what a task's 0, 1 and 2 are
  * tasks.c    start the tasks, reap them, signal them
- * company.c  when the thread that relays output starts
+ * stdio.c    what a task's 0, 1 and 2 are; company.c: when the thread that relays output starts
  * leftover.c after the last task: end what the tasks left behind
  * report.c   what people are told of the job, and its exit status; error_file.c: what tasks leave that raised
  * plan.c     --dry-run
@@ -99,7 +98,8 @@ struct mu_agent {
     uint32_t num_tasks;               /* of all hosts */
     uint32_t first_task, local_tasks; /* of this one */
     uint32_t running, waiting;        /* here; waiting: to be started again */
-    uint32_t attempt;                 /* of the whole job, from 0 */
+    uint32_t attempt, next_tasks;     /* of the whole job, from 0; of the one behind it, 0: as many */
+    uint64_t anew;                    /* tasks that later attempts have started */
     int any_started, adopted;
     int32_t root_cause; /* the task that failed first; -1: none */
     int root_said;
@@ -206,7 +206,7 @@ void mu_agent_look_parting(struct mu_agent *agent);
 void mu_agent_look_sweeping(struct mu_agent *agent);
 void mu_agent_look_pausing(struct mu_agent *agent);
 
-extern const struct mu_component mu_observer_component, mu_hosts_component, mu_metrics_component,
+extern const struct mu_component mu_observer_component, mu_hosts_component, mu_metrics_component, mu_elastic_component,
     mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_ray_component, mu_mindspore_component,
     mu_workers_component, mu_session_component, mu_notes_component, mu_mpi_component, mu_pmix_component,
     mu_health_component, mu_sights_component, mu_gather_component;

@@ -37,6 +37,7 @@ enum mu_cli_option_id {
     MU_OPT_COUNT,
     MU_OPT_CUDA,
     MU_OPT_DRY_RUN,
+    MU_OPT_ELASTIC,
     MU_OPT_ENV,
     MU_OPT_EVERY,
     MU_OPT_FILTER,
@@ -92,6 +93,7 @@ enum mu_cli_option_id {
     MU_OPT_OBJECTS,
     MU_OPT_ONCE,
     MU_OPT_ONLY,
+    MU_OPT_ON_FAILURE,
     MU_OPT_OPS,
     MU_OPT_OUTPUT,
     MU_OPT_PROTO,
@@ -99,6 +101,7 @@ enum mu_cli_option_id {
     MU_OPT_RAY_INSECURE,
     MU_OPT_REGISTER_BARRIER,
     MU_OPT_REGISTER_TIMEOUT,
+    MU_OPT_REMOVE,
     MU_OPT_REPORT_BINDINGS,
     MU_OPT_RESTARTS,
     MU_OPT_RESTART_DELAY,
@@ -191,8 +194,8 @@ struct mu_cli_call {
 };
 
 extern const struct mu_cli_verb mu_cli_run, mu_cli_serve, mu_cli_agent, mu_cli_status, mu_cli_top, mu_cli_kv,
-    mu_cli_barrier, mu_cli_task, mu_cli_event, mu_cli_object, mu_cli_segment, mu_cli_worker, mu_cli_trace, mu_cli_topo,
-    mu_cli_bench, mu_cli_doctor, mu_cli_executor, mu_cli_version, mu_cli_help;
+    mu_cli_barrier, mu_cli_task, mu_cli_event, mu_cli_object, mu_cli_scale, mu_cli_segment, mu_cli_worker, mu_cli_trace,
+    mu_cli_topo, mu_cli_bench, mu_cli_doctor, mu_cli_executor, mu_cli_version, mu_cli_help;
 /* All of them, ended by NULL. */
 extern const struct mu_cli_verb *const mu_cli_verbs[];
 

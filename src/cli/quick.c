@@ -47,6 +47,8 @@ static const struct {
     {"restarts", 1},
     {"restart-policy", 1},
     {"restart-delay", 1},
+    {"elastic", 1},
+    {"on-failure", 1},
     {"heartbeat-timeout", 1},
     {"threads", 1},
     {NULL, 0},
@@ -105,7 +107,8 @@ static int is_plain_job(char **argv)
 
 static int is_ours(char **argv)
 {
-    static const char *const verbs[] = {"kv", "barrier", "event", "task", "segment", "status", "version", NULL};
+    static const char *const verbs[] = {"kv",     "barrier", "event",   "task", "segment",
+                                        "status", "scale",   "version", NULL};
 
     if (!argv[0] || !argv[1] || strcmp(argv[0], MU_HEALTH_NAME) == 0)
         return 0;

@@ -78,6 +78,7 @@ struct mu_launch_env {
     char *const *own;         /* with values that differ from task to task: the job's */
     uint32_t first_task;      /* of this host */
     const char *error_folder; /* the job's */
+    uint32_t changes;         /* likewise */
     int says_devices;         /* JAX is told each task's MUSTER_GPU_ORDINALS */
     int spares_proxy;         /* its no_grpc_proxy is ours */
     int is_allocated;         /* JAX would find this launcher's cluster, and take itself for that one's process */
@@ -97,6 +98,7 @@ struct mu_launch_job {
     const char *title;    /* the job's name on all hosts */
     const char *topology; /* where hwloc's tree is shared; NULL: it is not */
     uint32_t num_tasks, app, restarts;
+    uint32_t changes;        /* of its attempts: those that no failure has brought */
     uint32_t num_processors; /* that they may use together; 0: those that we may */
     int recoverable;
     int to_terminal;            /* what they write goes to a terminal */

@@ -161,7 +161,7 @@ def dashboard_names_what_is_exported(server):
 def documentation_names_what_is_exported(server):
     metrics = scrape(port_of(server))
     with open(os.path.join(TOP, "docs/METRICS.md"), encoding="utf-8") as f:
-        rows = dict(re.findall(r"^\| `(muster_(?!grpc_|tcpstore_|task_exit|ray|mindspore)\w+)` \| (\w+) \|", f.read(), re.M))  # those: launch/{grpc,tcpstore,metrics}_test.sh, schedule/workers_test.sh
+        rows = dict(re.findall(r"^\| `(muster_(?!grpc_|tcpstore_|task_exit|ray|mindspore|elastic)\w+)` \| (\w+) \|", f.read(), re.M))  # those: launch/{grpc,tcpstore,metrics,elastic}_test.sh, schedule/workers_test.sh
     check(rows == {name: kind for name, (kind, _, _) in metrics.items()}, "docs/METRICS.md differs in %s",
           set(rows) ^ set(metrics))
 

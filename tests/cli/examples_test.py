@@ -61,6 +61,7 @@ BEFORE = {
     "muster run --survive": "export TRAIN=3",
     "muster run -n 4 --job train": "export TRAIN=3",
     "muster run -n 8 --job train --trace": "export TRAIN=3",
+    "muster run --job train --elastic": "export TRAIN=60",
 }
 BESIDE = ("muster run -n 4 --job train",)  # the next command is another terminal's
 AFTER = {  # until it is there
@@ -69,6 +70,7 @@ AFTER = {  # until it is there
     "muster serve -n 3 --servers 1": "until curl -s http://127.0.0.1:8118/state > /dev/null; do sleep 0.05; done",
     "muster run --survive": "until muster status --job training > /dev/null 2>&1; do sleep 0.05; done; sleep 0.5",
     "muster run -n 8 --job train --trace": "until muster status --job train > /dev/null 2>&1; do sleep 0.05; done",
+    "muster run --job train --elastic": "until muster status --job train > /dev/null 2>&1; do sleep 0.05; done",
     "kill -9 $!": "wait $! 2> /dev/null",
 }
 FIXTURE = """muster run -n 4 --job train --trace -- %s epochs > /dev/null 2>&1 &

@@ -42,7 +42,7 @@ check 2 run -n 2 --output "$D/x" true
 err_has 'lacks {rank}'
 for policy in job task; do # the log of the attempt that failed would be lost
     check 2 run --restarts 1 --restart-policy $policy --output "$D/kept-{rank}" false
-    err_has 'lacks {attempt}: with --restarts each attempt would empty the files of the last'
+    err_has 'lacks {attempt}: each attempt would empty the files of the last (--restarts, --elastic)'
 done
 [ ! -e "$D/kept-0" ] || fail "something was started"
 check 2 run --output "$D/{user}" true

@@ -16,7 +16,7 @@ static int task_lives(const void *arg, uint32_t task_id)
 /* Those that say no more than `muster status` shows. */
 static const char *service_note(const void *arg, unsigned which, char *text, size_t size)
 {
-    static const enum mu_component_id ids[] = {MU_COMPONENT_RAY, MU_COMPONENT_MINDSPORE};
+    static const enum mu_component_id ids[] = {MU_COMPONENT_RAY, MU_COMPONENT_MINDSPORE, MU_COMPONENT_ELASTIC};
     const struct mu_agent *agent = arg;
     const struct mu_component *c = which < sizeof ids / sizeof ids[0] ? agent->components[ids[which]] : NULL;
 
@@ -42,7 +42,7 @@ int mu_agent_serve_metrics(struct mu_agent *agent)
         return -1;
     }
     mu_metrics_count(agent->metrics, &agent->clients);
-    mu_metrics_restarted(agent->metrics, (uint64_t)agent->attempt * agent->num_tasks);
+    mu_metrics_restarted(agent->metrics, agent->anew);
     mu_metrics_launcher(agent->metrics,
                         &(struct mu_metrics_launcher){task_lives, agent, &agent->failures, service_note});
     if (agent->attempt == 0)

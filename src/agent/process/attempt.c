@@ -8,7 +8,7 @@
  * the dead one, its arrivals at barriers are taken back, and they wait for its successor.
  * Either waits before it starts again, twice as long each time.
  */
-#include "agent/private.h"
+#include "agent/process/elastic.h"
 
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@
 
 #define DELAY_MAX_NS 60000000000ull
 
-static uint64_t restart_delay(const struct mu_agent *agent, uint32_t times)
+uint64_t mu_agent_restart_delay(const struct mu_agent *agent, uint32_t times)
 {
     uint64_t ns = agent->options->restart_delay_ns;
 
@@ -33,7 +33,7 @@ int mu_agent_task_again(struct mu_agent *agent, uint32_t task_id)
 
     if (!agent->options->restart_tasks || mu_agent_is_ending(agent) || task->restarts >= agent->options->restarts)
         return 0;
-    ns = restart_delay(agent, task->restarts++);
+    ns = mu_agent_restart_delay(agent, task->restarts++);
     mu_agent_say("task %u (pid %d) %s; starting it again in %.3g s (%u of %u)", task_id, (int)task->pid,
                  mu_agent_words(agent, task, words, sizeof words), (double)ns / 1e9, task->restarts,
                  agent->options->restarts);
@@ -77,11 +77,14 @@ static void attempt_reset(struct mu_agent *agent)
 {
     agent->attempt++;
     mu_checkpoint_rewind(agent->run_id);
+    if (agent->next_tasks)
+        agent->num_tasks = agent->local_tasks = agent->next_tasks;
+    agent->anew += agent->num_tasks;
     agent->root_cause = -1;
     agent->root_said = 0;
     agent->gpu_failed = 0;
     agent->interrupted_at = 0;
-    for (uint32_t i = 0; i < agent->num_tasks; i++) {
+    for (uint32_t i = 0; i < mu_agent_capacity(agent); i++) {
         struct mu_agent_task *task = &agent->tasks[i];
 
         task->started = task->ended = task->by_us = 0;
@@ -92,26 +95,40 @@ static void attempt_reset(struct mu_agent *agent)
     }
 }
 
+static void attempt_prepare(struct mu_agent *agent, uint64_t delay_ns)
+{
+    agent->force = MU_FORCE_NONE;
+    agent->kill_at = UINT64_MAX;
+    agent->timeout_at = agent->deadline;
+    agent->phase_until = muster_after_ns(delay_ns);
+}
+
 int mu_agent_job_again(struct mu_agent *agent)
 {
     uint64_t ns;
 
+    if (agent->told_to_end || agent->timed_out || agent->broken || agent->spawn_status)
+        return 0;
+    if (agent->options->elastic) {
+        agent->next_tasks = mu_agent_elastic_again(agent, &ns);
+        if (!agent->next_tasks)
+            return 0;
+        mu_agent_close_job(agent);
+        attempt_prepare(agent, ns);
+        return 1;
+    }
     if (agent->options->restart_tasks || mu_agent_follows(agent) || agent->adopted ||
-        agent->attempt >= agent->options->restarts || agent->root_cause < 0 || agent->told_to_end || agent->timed_out ||
-        agent->broken || agent->spawn_status)
+        agent->attempt >= agent->options->restarts || agent->root_cause < 0)
         return 0;
     if (agent->gave_up) { /* its network alone may be gone: no task is to run twice */
         mu_agent_say("the job is not started again: nobody knows whether the lost host's tasks have ended");
         return 0;
     }
-    ns = restart_delay(agent, agent->attempt);
+    ns = mu_agent_restart_delay(agent, agent->attempt);
     mu_agent_close_job(agent);
     mu_agent_say("starting the job again in %.3g s (%u of %u)", (double)ns / 1e9, agent->attempt + 1,
                  agent->options->restarts);
-    agent->force = MU_FORCE_NONE;
-    agent->kill_at = UINT64_MAX;
-    agent->timeout_at = agent->deadline;
-    agent->phase_until = muster_after_ns(ns);
+    attempt_prepare(agent, ns);
     return 1;
 }
 

@@ -16,7 +16,8 @@ int mu_agent_start_guard(struct mu_agent *agent)
     struct mu_launch_failure failure;
     struct mu_launch_ward ward = {.job = agent->job,
                                   .run_id = agent->run_id,
-                                  .num_tasks = agent->local_tasks,
+                                  .num_tasks =
+                                      agent->options->elastic ? agent->options->elastic->most : agent->local_tasks,
                                   .num_commands = agent->options->hosts ? agent->options->hosts->nodes : 0,
                                   .survive = agent->options->survive,
                                   .mask = agent->launching.mask_before,

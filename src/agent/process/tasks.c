@@ -7,7 +7,7 @@
  * cannot be another's until then. Descendants of a reaped task are found by launch/process/sweep.c. An adopted task is
  * nobody's child here: its pidfd alone says that it has ended, and nothing says how.
  */
-#include "agent/private.h"
+#include "agent/process/elastic.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -282,7 +282,8 @@ int mu_agent_make_environments(struct mu_agent *agent, const struct mu_agent_ser
         .run_id = agent->run_id,
         .num_tasks = agent->num_tasks,
         .num_processors = options->plan ? options->plan->num_processors : 0,
-        .restarts = options->restarts,
+        .restarts = options->elastic ? mu_agent_elastic_restarts(agent) : options->restarts,
+        .changes = mu_agent_elastic_changes(agent),
         .grpc = served->grpc,
         .tcpstore = served->tcpstore,
         .recoverable = options->restart_tasks,

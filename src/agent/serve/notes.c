@@ -35,7 +35,7 @@ static struct notes_state *notes_state(const struct mu_agent *agent)
 /* Components are numbered by their place in the table, which is the same in all agents of a job. */
 static bool is_served(const struct mu_agent *agent, unsigned what)
 {
-    return what < MU_COMPONENT_COUNT && agent->components[what]->describe != NULL;
+    return what < MU_COMPONENT_COUNT && agent->components[what]->key != NULL;
 }
 
 static void name_key(const struct mu_agent *agent, unsigned what, uint32_t host, char *key, size_t size)

@@ -3,6 +3,7 @@
  * does the work.
  */
 #include "cli/run/run.h"
+#include "cli/run/elastic.h"
 #include "cli/run/mindspore.h"
 #include "cli/run/ray.h"
 #include "cli/run/tf.h"
@@ -117,7 +118,8 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
 
     options->output = call->values[MU_OPT_OUTPUT];
     if (options->output &&
-        mu_launch_files_check(options->output, options->num_tasks, options->restarts, why, sizeof why))
+        mu_launch_files_check(options->output, options->elastic ? options->elastic->most : options->num_tasks,
+                              options->restarts + (options->elastic != NULL), why, sizeof why))
         return mu_cli_usage(call, "--output %s: %s", options->output, why);
     if (options->survive && options->label)
         return mu_cli_usage(call, "--survive and --label exclude each other: labels are put on by the launcher, which "
@@ -382,18 +384,17 @@ int mu_cli_job_take(struct mu_cli_call *call, struct mu_cli_job *job,
     options->restart_delay_ns = MU_CLI_RESTART_DELAY_NS;
     options->report = mu_cli_say_who;
     code = take_gpus(call, &job->apps);
-    if (!code)
-        code = mu_cli_take_apps(call, &job->apps);
+    code = code ? code : mu_cli_take_apps(call, &job->apps);
+    code = code ? code : mu_cli_check_elastic(call, options, &job->apps);
     options->apps = job->apps.list;
     options->num_apps = job->apps.count;
     options->num_tasks = job->local_tasks = job->apps.num_tasks;
     code = code ? code : mu_cli_check_tcpstore(call, options);
     code = code ? code : mu_cli_check_mindspore(call, options);
     code = code ? code : mu_cli_check_tf(call, options);
-    if (!code && place)
-        code = place(call, job);
+    code = code || !place ? code : place(call, job);
     if (!code)
-        code = run_take_options(call, job->local_tasks, options);
+        code = run_take_options(call, options->elastic ? options->elastic->most : job->local_tasks, options);
     return code ? code : take_binding(call, job);
 }
 
@@ -413,18 +414,16 @@ static int run_run(struct mu_cli_call *call)
     struct mu_agent_mindspore mindspore = {.address = NULL};
     struct mu_cli_workers workers = {.text = NULL};
     struct mu_agent_tf tf = {.address = NULL};
-    int code = mu_cli_take_grpc(call, &grpc, &job.options);
+    struct mu_agent_elastic elastic = {.least = 0};
+    int code = mu_cli_take_elastic(call, &elastic, &job.options);
 
-    if (!code)
-        code = mu_cli_take_tcpstore(call, &store, &job.options);
+    code = code ? code : mu_cli_take_grpc(call, &grpc, &job.options);
+    code = code ? code : mu_cli_take_tcpstore(call, &store, &job.options);
     code = code ? code : mu_cli_take_ray(call, &ray, &job.options);
-    if (!code)
-        code = mu_cli_take_mindspore(call, &mindspore, &job.options);
-    if (!code)
-        code = mu_cli_take_workers(call, &workers, &job.options);
+    code = code ? code : mu_cli_take_mindspore(call, &mindspore, &job.options);
+    code = code ? code : mu_cli_take_workers(call, &workers, &job.options);
     code = code ? code : mu_cli_take_tf(call, &tf, &job.options);
-    if (!code)
-        code = mu_cli_hosts_take(call, &job, &hosts);
+    code = code ? code : mu_cli_hosts_take(call, &job, &hosts);
     if (!code)
         code = mu_cli_job_take(call, &job, job.hosts ? mu_cli_hosts_place : NULL);
     if (!code && job.options.hosts && !job.apps.dry_run)
@@ -468,6 +467,7 @@ static const struct mu_cli_option run_options[] = {
     {MU_OPT_RESTART_POLICY, 0, "restart-policy", "WHAT", policy_word,
      "what is started again: job (default), or the failing task"},
     {MU_OPT_RESTART_DELAY, 0, "restart-delay", "D", NULL, "before the first restart, doubled each time (default 1s)"},
+    MU_CLI_ELASTIC_OPTIONS,
     {MU_OPT_SURVIVE, 0, "survive", "[=D]", NULL, "the tasks outlive the launcher's death; see 'muster agent'"},
     MU_CLI_METRICS,
     {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", NULL, "serve the coordination service of JAX and TensorFlow to the tasks"},

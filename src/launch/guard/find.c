@@ -80,8 +80,8 @@ static struct mu_guard_table *table_of(const char *pid, const char *job, pid_t l
     if (fd < 0)
         return NULL;
     table = mu_guard_map(fd);
-    if (table && (strcmp(table->job, job) != 0 || table->launcher != launcher ||
-                  table->num_tasks != num_tasks)) { /* not of the segment that we have */
+    /* not of the segment that we have; of an elastic job that may have fewer tasks than the launcher has room for */
+    if (table && (strcmp(table->job, job) != 0 || table->launcher != launcher || table->num_tasks < num_tasks)) {
         munmap(table, table_size(table));
         table = NULL;
     }

@@ -5,8 +5,7 @@
  * job must not pass that job on) and those by which another launcher has told this one what it is (family.c). Besides
  * muster's own these are what other launchers' programs read: torchrun's, Open MPI's and JAX's names for the same
  * numbers, each family whole. Some are set only when nobody else has (an address to meet at). PMI_* come with a server
- * behind them, or not at all (agent/mpi/mpi.c). Slurm's are not set: a program that finds them counts on Slurm's
- * commands, names of nodes, and rules about numbers of tasks a node.
+ * behind them, or not at all (agent/mpi/mpi.c). Slurm's are not set: programs that find them count on its commands.
  *
  * Where the coordination service is served (job->grpc) JAX's variables name it, whatever else the launcher's own did,
  * and jax.distributed.initialize() needs no arguments: it takes the numbers of tasks from Open MPI's variables where
@@ -36,6 +35,7 @@ enum what {
     TASK,
     LOCAL,
     ATTEMPT,
+    FAILURES, /* attempts that a failure has brought */
     JOB,
     SEGMENT,
     RUN_ID,
@@ -85,7 +85,7 @@ static const struct variable {
     {"RANK", TASK, ALWAYS},
     {"LOCAL_RANK", LOCAL, ALWAYS},
     {"ROLE_RANK", TASK, ALWAYS},
-    {"TORCHELASTIC_RESTART_COUNT", ATTEMPT, ALWAYS},
+    {"TORCHELASTIC_RESTART_COUNT", FAILURES, ALWAYS},
     {"OMPI_COMM_WORLD_RANK", TASK, ALWAYS},
     {"OMPI_COMM_WORLD_LOCAL_RANK", LOCAL, ALWAYS},
     {"OMPI_COMM_WORLD_NODE_RANK", LOCAL, ALWAYS},
@@ -273,7 +273,8 @@ static char *variable_entry(const struct variable *v, const struct mu_launch_job
     case GPUS:
     case ERROR_FILE:
     case MPI_OF_TASK:
-    case ATTEMPT: break;
+    case ATTEMPT:
+    case FAILURES: break;
     }
     return rc < 0 ? NULL : text;
 }
@@ -427,6 +428,7 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
         job->grpc && set_in(job->own, ordinals, sizeof ordinals - 1) && !set_in(env->vars, devices, sizeof devices - 1);
     env->own = job->own;
     env->error_folder = job->error_folder;
+    env->changes = job->changes;
     env->first_task = job->part.first_task;
     return 0;
 }
@@ -454,9 +456,10 @@ char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uin
     text = (char *)vars + size;
     for (int i = 0; i < NUM_PER_TASK; i++, text += TASK_TEXT_MAX) {
         snprintf(text, TASK_TEXT_MAX, "%s=%u", variables[i].name,
-                 variables[i].what == TASK    ? task_id
-                 : variables[i].what == LOCAL ? task_id - env->first_task
-                                              : attempt);
+                 variables[i].what == TASK       ? task_id
+                 : variables[i].what == LOCAL    ? task_id - env->first_task
+                 : variables[i].what == FAILURES ? attempt - env->changes
+                                                 : attempt);
         vars[n++] = text;
     }
     for (size_t i = 0; i < num_own; i++)

@@ -53,7 +53,8 @@ int mu_launch_files_check(const char *template, uint32_t num_tasks, uint32_t res
         return -1;
     }
     if (!(has & 1u << ATTEMPT) && restarts > 0) {
-        snprintf(ret_why, size, "it lacks {attempt}: with --restarts each attempt would empty the files of the last");
+        snprintf(ret_why, size,
+                 "it lacks {attempt}: each attempt would empty the files of the last (--restarts, --elastic)");
         return -1;
     }
     return 0;
