@@ -25,7 +25,9 @@ STRUCTS = {"muster_segment_config": _lib.SegmentConfig, "muster_options": _lib.O
            "muster_function_info": _lib.FunctionInfo, "muster_argument": _lib.Argument,
            "muster_submit_options": _lib.SubmitOptions, "muster_resource": _lib.Resource, "muster_resource_look": _lib.ResourceLook,
            "muster_call_look": _lib.CallLook, "muster_call_info": _lib.CallInfo, "muster_ps_config": _lib.PsConfig,
-           "muster_ps_info": _lib.PsInfo, "muster_local": _lib.Local}
+           "muster_ps_info": _lib.PsInfo, "muster_local": _lib.Local,
+           "muster_checkpoint_tensor": _lib.CheckpointTensor, "muster_checkpoint_info": _lib.CheckpointInfo,
+           "muster_checkpoint_view": _lib.CheckpointView}
 
 
 def compile_(text, to, *flags):

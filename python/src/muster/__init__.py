@@ -34,7 +34,7 @@ def library_version() -> str:
     return str(_library.muster_version().decode())
 
 
-__all__ = ["ActorHandle", "BarrierState", "Barriers", "Entry", "Event", "Events", "Executor", "Group", "JobError",
+__all__ = ["ActorHandle", "BarrierState", "Barriers", "Checkpoint", "Entry", "Event", "Events", "Executor", "Group", "JobError",
            "KeyValue", "LibraryNotFound", "ObjectRef", "Objects", "Queue", "QueueReader", "RemoteClass",
            "RemoteFunction", "Task", "TaskState", "get", "init", "join", "kill", "library_path", "library_version",
            "put", "remote", "shutdown", "wait"]
@@ -42,10 +42,13 @@ __all__ += errors.__all__
 
 
 def __getattr__(name: str) -> Any:
-    """Executor, whose imports take as long as all else together; and the parameter server."""
+    """Executor, whose imports take as long as all else together; the parameter server; checkpoints."""
     if name == "ps":
         import importlib
         return importlib.import_module("muster.ps")
+    if name == "Checkpoint":
+        from muster.checkpoint import Checkpoint
+        return Checkpoint
     if name == "Executor":
         from muster.executor import Executor
         return Executor

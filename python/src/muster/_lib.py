@@ -153,6 +153,21 @@ class PsInfo(Structure):
                 ("steps", c_uint64), ("rows", c_uint64), ("kept", c_uint32)]
 
 
+class CheckpointTensor(Structure):
+    _fields_ = [("name", c_char_p), ("dtype", c_char_p), ("num_dims", c_uint32), ("shape", c_uint64 * 8),
+                ("data", c_void_p), ("len", c_size_t)]
+
+
+class CheckpointInfo(Structure):
+    _fields_ = [("generation", c_uint64), ("step", c_uint64), ("ranks", c_uint32), ("job_ranks", c_uint32),
+                ("rank", c_int32), ("saved", c_uint64)]
+
+
+class CheckpointView(Structure):
+    _fields_ = [("generation", c_uint64), ("step", c_uint64), ("rank", c_uint32), ("ranks", c_uint32),
+                ("tensors", POINTER(CheckpointTensor)), ("count", c_size_t), ("own", c_void_p)]
+
+
 VISIT_BARRIER = CFUNCTYPE(c_int, c_void_p, POINTER(BarrierInfo))
 VISIT_RESOURCE = CFUNCTYPE(c_int, c_void_p, POINTER(ResourceLook))
 VISIT_OBJECT = CFUNCTYPE(c_int, c_void_p, POINTER(ObjectInfo))
@@ -237,6 +252,16 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_queue_read": (c_int, (c_void_p, c_uint64, POINTER(QueueMessage))),
     "muster_object_info": (c_int, (_H, c_uint64, POINTER(ObjectInfo))),
     "muster_object_list": (c_int, (_H, VISIT_OBJECT, c_void_p)),
+    "muster_checkpoint_open": (c_int, (_H, c_char_p, POINTER(c_void_p))),
+    "muster_checkpoint_close": (None, (c_void_p,)),
+    "muster_checkpoint_reserve": (c_int, (c_void_p, c_size_t)),
+    "muster_checkpoint_begin": (c_int, (c_void_p, c_uint64, POINTER(CheckpointTensor), c_size_t, c_uint64)),
+    "muster_checkpoint_copy": (c_int, (c_void_p, c_size_t, _SIZE)),
+    "muster_checkpoint_commit": (c_int, (c_void_p, _U64)),
+    "muster_checkpoint_wait": (c_int, (c_void_p, c_uint64, c_uint64)),
+    "muster_checkpoint_info": (c_int, (c_void_p, POINTER(CheckpointInfo))),
+    "muster_checkpoint_load": (c_int, (c_void_p, c_int32, POINTER(CheckpointView))),
+    "muster_checkpoint_unload": (None, (POINTER(CheckpointView),)),
     "muster_ps_create": (c_int, (_H, c_char_p, POINTER(PsConfig), c_void_p, POINTER(c_void_p))),
     "muster_ps_open": (c_int, (_H, c_char_p, c_uint64, POINTER(c_void_p))),
     "muster_ps_close": (None, (_H,)),

@@ -31,6 +31,7 @@ import torch.distributed as dist
 import muster
 from muster import _lib, _wait, errors
 from muster._joined import tasks
+from muster._torch_checkpoint import Checkpointer as Checkpointer
 from muster.kv import key_bytes, value_bytes
 
 try:
