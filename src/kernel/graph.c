@@ -242,7 +242,7 @@ static bool node_constant(struct mu_kernel_node *node, struct mu_kernel_error *e
 {
     Mu__Graph__AttrValue *attr = (Mu__Graph__AttrValue *)mu_attr_find(node->def, node->op_def, "value");
 
-    node->value = mu_tensor_decode(node->graph->home.memory, attr->tensor, error);
+    node->value = mu_tensor_decode(node->graph->home.memory, attr->tensor, &node->graph->spare, error);
     if (!node->value)
         return false;
     if (node->value->dtype != mu_attr_type(node, "dtype"))
@@ -330,6 +330,7 @@ struct mu_kernel_graph *mu_kernel_graph_new(const struct mu_kernel_home *home, c
         return NULL;
     }
     graph->holders = 1;
+    graph->spare = MU_TENSOR_SPARE;
     graph->home = *home;
     graph->home.container = graph->container;
     graph->def = mu__graph__graph_def__unpack(NULL, len, bytes);

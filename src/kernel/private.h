@@ -91,6 +91,7 @@ struct mu_kernel_node {
 
 struct mu_kernel_graph {
     uint32_t holders, num_nodes, num_slots;
+    size_t spare; /* for its constants: mu_tensor_decode() */
     struct mu_kernel_home home;
     char *container;
     Mu__Graph__GraphDef *def;

@@ -3,7 +3,8 @@
  *
  * A message has its elements as they lie in memory (tensor_content), or as numbers: of fewer the last one is repeated,
  * more are left out, of none all are zero. Strings lie as their lengths, as varints, then all their bytes. What a
- * message says of its size is compared with what may be held before anything is taken for it.
+ * message says of its size is compared with what may be held, and with what it carries, before anything is taken for
+ * it.
  */
 #include "kernel/tensor.h"
 
@@ -110,7 +111,43 @@ static bool numbers_decode(struct mu_tensor *tensor, const Mu__Graph__TensorProt
 #undef NUMBERS
 }
 
-struct mu_tensor *mu_tensor_decode(struct mu_kernel_memory *memory, const Mu__Graph__TensorProto *proto,
+/* How many elements the message has one by one. */
+static size_t values_count(const Mu__Graph__TensorProto *proto, unsigned dtype)
+{
+    switch (dtype) {
+    case MU_FLOAT: return proto->n_float_val;
+    case MU_DOUBLE: return proto->n_double_val;
+    case MU_INT32: return proto->n_int_val;
+    case MU_INT64: return proto->n_int64_val;
+    case MU_BOOL: return proto->n_bool_val;
+    default: return proto->n_string_val;
+    }
+}
+
+/* Takes what the message does not carry from what is left for such. */
+static bool spare_take(const Mu__Graph__TensorProto *proto, unsigned dtype, const struct mu_dims *shape, size_t count,
+                       size_t *spare, struct mu_kernel_error *error)
+{
+    size_t have = values_count(proto, dtype), each = mu_dtype_size(dtype), bytes;
+    char text[192];
+
+    if (proto->tensor_content.len > 0 || have >= count)
+        return true;
+    if (dtype == MU_STRING && have > 0)
+        each += mu_string_cost(proto->string_val[have - 1].len);
+    if (__builtin_mul_overflow(count - have, each, &bytes) || bytes > SIZE_MAX / 4)
+        return true; /* no tensor is so large */
+    if (bytes > *spare)
+        return mu_kernel_fail(
+            error, MUSTER_RESOURCE_EXHAUSTED,
+            "a tensor of shape %s and type %s is said by %zu values: a request's tensors may be %zu MiB "
+            "larger than the request. The op Fill makes such tensors",
+            mu_dims_text(shape, text), mu_dtype_name(dtype), have, MU_TENSOR_SPARE >> 20);
+    *spare -= bytes;
+    return true;
+}
+
+struct mu_tensor *mu_tensor_decode(struct mu_kernel_memory *memory, const Mu__Graph__TensorProto *proto, size_t *spare,
                                    struct mu_kernel_error *error)
 {
     struct mu_tensor *tensor;
@@ -134,6 +171,8 @@ struct mu_tensor *mu_tensor_decode(struct mu_kernel_memory *memory, const Mu__Gr
         mu_kernel_fail(error, MUSTER_INVALID_ARGUMENT, "a tensor of %zu elements has %zu bytes of content", count, len);
         return NULL;
     }
+    if (size > 0 && !spare_take(proto, dtype, &shape, count, spare, error))
+        return NULL;
     tensor = mu_tensor_new(memory, dtype, &shape, error);
     if (!tensor)
         return NULL;
@@ -145,14 +184,14 @@ struct mu_tensor *mu_tensor_decode(struct mu_kernel_memory *memory, const Mu__Gr
     return NULL;
 }
 
-struct mu_tensor *mu_tensor_unpack(struct mu_kernel_memory *memory, const void *bytes, size_t len,
+struct mu_tensor *mu_tensor_unpack(struct mu_kernel_memory *memory, const void *bytes, size_t len, size_t *spare,
                                    struct mu_kernel_error *error)
 {
     Mu__Graph__TensorProto *proto = mu__graph__tensor_proto__unpack(NULL, len, bytes);
     struct mu_tensor *tensor = NULL;
 
     if (proto)
-        tensor = mu_tensor_decode(memory, proto, error);
+        tensor = mu_tensor_decode(memory, proto, spare, error);
     else
         mu_kernel_fail(error, MUSTER_INVALID_ARGUMENT, "a tensor's message cannot be read");
     if (proto)

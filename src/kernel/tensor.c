@@ -184,7 +184,7 @@ static bool dtype_is_string(unsigned dtype)
 }
 
 /* An allocation takes some more than it is asked for. */
-static size_t string_cost(size_t len)
+size_t mu_string_cost(size_t len)
 {
     return len > 0 ? len + 32 : 0;
 }
@@ -198,7 +198,7 @@ void mu_tensor_drop(struct mu_tensor *tensor)
         if (!base) {
             if (dtype_is_string(tensor->dtype))
                 for (size_t k = 0; k < tensor->count; k++) {
-                    bytes += string_cost(tensor->s[k].len);
+                    bytes += mu_string_cost(tensor->s[k].len);
                     free(tensor->s[k].bytes);
                 }
             free(tensor->data);
@@ -216,11 +216,11 @@ bool mu_tensor_string_set(struct mu_tensor *tensor, size_t at, const void *bytes
 
     if (len == 0)
         return true;
-    if (!memory_take(tensor->memory, string_cost(len)))
+    if (!memory_take(tensor->memory, mu_string_cost(len)))
         return mu_kernel_fail(error, MUSTER_RESOURCE_EXHAUSTED, "OOM when allocating a string of %zu bytes", len);
     s->bytes = malloc(len);
     if (!s->bytes) {
-        memory_give(tensor->memory, string_cost(len));
+        memory_give(tensor->memory, mu_string_cost(len));
         return mu_kernel_fail(error, MUSTER_RESOURCE_EXHAUSTED, "OOM when allocating a string of %zu bytes", len);
     }
     memcpy(s->bytes, bytes, len);

@@ -16,7 +16,8 @@
 
 #include "kernel/graph.pb-c.h"
 
-#define MU_TENSOR_DIMS 8u
+#define MU_TENSOR_DIMS  8u
+#define MU_TENSOR_SPARE ((size_t)64 << 20) /* bytes that the tensors of a request may have which it does not carry */
 
 /* Numbers of TensorFlow's DataType that are computed with. */
 enum mu_dtype {
@@ -95,6 +96,8 @@ static inline bool mu_tensor_is_alone(const struct mu_tensor *tensor)
 {
     return tensor->holders == 1 && !tensor->base;
 }
+/* What a string of so many bytes takes beside its place in a tensor. */
+size_t mu_string_cost(size_t len);
 /* False: no memory. */
 bool mu_tensor_string_set(struct mu_tensor *tensor, size_t at, const void *bytes, size_t len,
                           struct mu_kernel_error *error);
@@ -102,10 +105,13 @@ bool mu_tensor_string_set(struct mu_tensor *tensor, size_t at, const void *bytes
 bool mu_tensor_copy(struct mu_tensor *to, size_t at, const struct mu_tensor *from, size_t from_at, size_t count,
                     struct mu_kernel_error *error);
 
-/* proto.c: NULL, or false: error says why. */
-struct mu_tensor *mu_tensor_decode(struct mu_kernel_memory *memory, const Mu__Graph__TensorProto *proto,
+/*
+ * proto.c: NULL, or false: error says why. A few bytes may stand for many elements, which the caller's thread writes:
+ * *spare says how many bytes of such it has left, and becomes less; it begins as MU_TENSOR_SPARE.
+ */
+struct mu_tensor *mu_tensor_decode(struct mu_kernel_memory *memory, const Mu__Graph__TensorProto *proto, size_t *spare,
                                    struct mu_kernel_error *error);
-struct mu_tensor *mu_tensor_unpack(struct mu_kernel_memory *memory, const void *bytes, size_t len,
+struct mu_tensor *mu_tensor_unpack(struct mu_kernel_memory *memory, const void *bytes, size_t len, size_t *spare,
                                    struct mu_kernel_error *error);
 /* A TensorProto with tensor_content: malloc()ed. */
 uint8_t *mu_tensor_encode(const struct mu_tensor *tensor, size_t *ret_len, struct mu_kernel_error *error);

@@ -135,8 +135,11 @@ static struct part *part_make(struct number *number, struct local_executor *exec
 static bool tensors_send(struct number *number, struct mu_kernel_memory *memory, const struct mu_executor_run *run,
                          struct mu_kernel_error *error)
 {
+    size_t spare = MU_TENSOR_SPARE;
+
     for (uint32_t k = 0; k < run->num_send; k++) {
-        struct mu_tensor *tensor = mu_tensor_unpack(memory, run->send[k].tensor.at, run->send[k].tensor.len, error);
+        struct mu_tensor *tensor =
+            mu_tensor_unpack(memory, run->send[k].tensor.at, run->send[k].tensor.len, &spare, error);
         bool good = tensor && mu_rendezvous_put(number->rendezvous, run->send[k].key, tensor, error);
 
         mu_tensor_drop(tensor);

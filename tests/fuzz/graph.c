@@ -253,7 +253,8 @@ static void program_run(struct mu_kernel_home *home, const uint8_t *data, size_t
 static void tensor_run(struct mu_kernel_memory *memory, const uint8_t *data, size_t size, struct graph_sum *sum)
 {
     struct mu_kernel_error error = {.status = MUSTER_OK};
-    struct mu_tensor *tensor = mu_tensor_unpack(memory, data, size, &error), *again;
+    size_t spare = MU_TENSOR_SPARE;
+    struct mu_tensor *tensor = mu_tensor_unpack(memory, data, size, &spare, &error), *again;
     uint8_t *bytes;
     size_t len;
 
@@ -263,7 +264,7 @@ static void tensor_run(struct mu_kernel_memory *memory, const uint8_t *data, siz
     }
     bytes = mu_tensor_encode(tensor, &len, &error);
     assert(bytes);
-    again = mu_tensor_unpack(memory, bytes, len, &error);
+    again = mu_tensor_unpack(memory, bytes, len, &spare, &error);
     assert(again && again->count == tensor->count && mu_dims_is_same(&again->shape, &tensor->shape));
     sum->tensors++;
     free(bytes);

@@ -116,7 +116,8 @@ struct mu_tensor *tensor_text(const char *text)
 {
     Mu__Graph__TensorProto *proto = proto_text(text);
     struct mu_kernel_error error = {.status = MUSTER_OK};
-    struct mu_tensor *tensor = mu_tensor_decode(&stage.memory, proto, &error);
+    size_t spare = MU_TENSOR_SPARE;
+    struct mu_tensor *tensor = mu_tensor_decode(&stage.memory, proto, &spare, &error);
 
     assert_string_equal(error.text, "");
     mu__graph__tensor_proto__free_unpacked(proto, NULL);

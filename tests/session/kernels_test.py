@@ -96,6 +96,18 @@ class Test(unittest.TestCase):
         self.client.call("CloseSession", session_handle=s)
         self.assertEqual(floats(self.fetched(self.client.create(made.made), ["read:0"])[0]), [2.0])
 
+    def test_a_few_bytes_are_not_many_elements(self):
+        made = Graph().node("x", "Placeholder", dtype=FLOAT).node("y", "Placeholder", dtype=FLOAT)
+        made.node("n", "Size", ["x"], T=FLOAT, out_type=INT).node("m", "Size", ["y"], T=FLOAT, out_type=INT)
+        s = self.client.create(made.made)
+        small, large = tensor([1], (9000000,)), tensor([1], (1000000000,))
+        self.assertLess(large.ByteSize(), 60)
+        self.fetched(s, ["n:0"], feed={"x:0": small})
+        for feed in ({"x:0": large, "y:0": tensor([1])}, {"x:0": small, "y:0": small}):
+            reply = self.client.run(s, ["n:0", "m:0"], feed=feed)
+            self.assertEqual(reply.status_code, 8)
+            self.assertIn("a request's tensors may be 64 MiB larger than the request", reply.status_error_message)
+
     def test_a_queue_joins_two_clients(self):
         def queue():
             made = Graph().node("q", "FIFOQueueV2", component_types=[FLOAT], shared_name=b"joined").node(
