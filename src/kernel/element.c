@@ -288,14 +288,12 @@ enum mu_run mu_run_binary(struct mu_kernel_call *call)
     return mu_run_fail(call, MUSTER_INVALID_ARGUMENT, "Integer division by zero");
 }
 
-bool mu_numbers_change(enum mu_binary what, struct mu_tensor *to, const struct mu_tensor *by,
-                       struct mu_kernel_error *error)
+void mu_numbers_change(enum mu_binary what, struct mu_tensor *to, const struct mu_tensor *by, size_t at, size_t count)
 {
-    row_fn *row = rows[what][to->dtype];
+    size_t size = mu_dtype_size(to->dtype);
+    uint8_t *first = (uint8_t *)to->data + at * size;
 
-    if (!row)
-        return mu_kernel_fail(error, MUSTER_INVALID_ARGUMENT, "not of numbers");
-    return row(to->count, to->data, 1, by->data, 1, to->data);
+    rows[what][to->dtype](count, first, 1, (const uint8_t *)by->data + at * size, 1, first);
 }
 
 enum mu_run mu_run_addn(struct mu_kernel_call *call)
@@ -313,7 +311,7 @@ enum mu_run mu_run_addn(struct mu_kernel_call *call)
             return mu_run_fail(call, MUSTER_INVALID_ARGUMENT,
                                "Inputs to operation %s of type AddN must have the same size and shape.",
                                call->node->def->name);
-        mu_numbers_change(MU_ADD, out, more, &call->error);
+        mu_numbers_change(MU_ADD, out, more, 0, out->count);
     }
     return MU_RUN_DONE;
 }

@@ -9,6 +9,7 @@
 
 #define PURE    MU_OP_PURE
 #define STATE   MU_OP_STATEFUL
+#define CHANGES (MU_OP_STATEFUL | MU_OP_CHANGE)
 #define NUMBERS "T:type{fdil}"
 #define REALS   "T:type{fd}"
 #define ANY     "T:type{fdilbs}"
@@ -45,14 +46,14 @@ const struct mu_kop mu_kops[] = {
     BINARY("AddV2", NUMBERS, MU_OP_COMMUTATIVE | MU_OP_AGGREGATE, MU_ADD),
     {"All", "input:b reduction_indices:Tidx", "output:b", LOGICAL, PURE, mu_run_reduce, MU_ALL},
     {"Any", "input:b reduction_indices:Tidx", "output:b", LOGICAL, PURE, mu_run_reduce, MU_ANY},
-    {"ApplyGradientDescent", "var:&T alpha:T delta:T", "out:&T", REALS LOCKED, 0, mu_run_descend, 0},
+    {"ApplyGradientDescent", "var:&T alpha:T delta:T", "out:&T", REALS LOCKED, MU_OP_CHANGE, mu_run_change, MU_DESCEND},
     {"Assert", "condition:b data:*T", "", "T:list(type){fdilbs}>1 summarize:int=3", STATE, mu_run_assert, 0},
     {"Assign", "ref:&T value:T", "output_ref:&T", ANY " validate_shape:bool=1 use_locking:bool=1", MU_OP_UNINIT,
      mu_run_assign, 0},
-    {"AssignAdd", "ref:&T value:T", "output_ref:&T", NUMBERS LOCKED, 0, mu_run_assign_change, MU_ADD},
-    {"AssignAddVariableOp", "resource:r value:dtype", "", "dtype:type{fdil}", STATE, mu_run_var_change, MU_ADD},
-    {"AssignSub", "ref:&T value:T", "output_ref:&T", NUMBERS LOCKED, 0, mu_run_assign_change, MU_SUB},
-    {"AssignSubVariableOp", "resource:r value:dtype", "", "dtype:type{fdil}", STATE, mu_run_var_change, MU_SUB},
+    {"AssignAdd", "ref:&T value:T", "output_ref:&T", NUMBERS LOCKED, MU_OP_CHANGE, mu_run_change, MU_ADD},
+    {"AssignAddVariableOp", "resource:r value:dtype", "", "dtype:type{fdil}", CHANGES, mu_run_change, MU_ADD},
+    {"AssignSub", "ref:&T value:T", "output_ref:&T", NUMBERS LOCKED, MU_OP_CHANGE, mu_run_change, MU_SUB},
+    {"AssignSubVariableOp", "resource:r value:dtype", "", "dtype:type{fdil}", CHANGES, mu_run_change, MU_SUB},
     {"AssignVariableOp", "resource:r value:dtype", "", DTYPE " validate_shape:bool=0", STATE, mu_run_var_assign, 0},
     {"BroadcastGradientArgs", "s0:T s1:T", "r0:T r1:T", "T:type{il}=i", PURE, mu_run_broadcast_args, 0},
     {"Cast", "x:SrcT", "y:DstT", "SrcT:type{fdilb} DstT:type{fdilb} Truncate:bool=0", PURE, mu_run_cast, 0},
@@ -113,7 +114,7 @@ const struct mu_kop mu_kops[] = {
     UNARY("Reciprocal", REALS, MU_RECIPROCAL),
     UNARY("Relu", NUMBERS, MU_RELU),
     {"Reshape", "tensor:T shape:Tshape", "output:T", ANY " Tshape:type{il}=i", 0, mu_run_reshape, 0},
-    {"ResourceApplyGradientDescent", "var:r alpha:T delta:T", "", REALS LOCKED, STATE, mu_run_var_descend, 0},
+    {"ResourceApplyGradientDescent", "var:r alpha:T delta:T", "", REALS LOCKED, CHANGES, mu_run_change, MU_DESCEND},
     UNARY("Rsqrt", REALS, MU_RSQRT),
     {"Select", "condition:b t:T e:T", "output:T", ANY, PURE, mu_run_select, 0},
     {"Shape", "input:T", "output:out_type", ANY " out_type:type{il}=i", 0, mu_run_shape, 0},
@@ -204,6 +205,6 @@ size_t mu_kernel_cost(const struct mu_kernel_call *call)
     if (run == mu_run_binary && !mu_dims_is_same(&a->shape, &b->shape))
         return size_times(a->count, b->count);
     for (uint32_t k = 0; k < call->node->num_inputs; k++)
-        cost += call->in[k].tensor->count;
+        cost += call->in[k].tensor ? call->in[k].tensor->count : 0;
     return cost;
 }

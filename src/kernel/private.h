@@ -29,6 +29,7 @@ enum mu_kop_flags {
     MU_OP_UNINIT = 8, /* takes a variable that has no value */
     MU_OP_PURE =
         16, /* its kernel reads its inputs, makes its outputs, and touches nothing else: it may run elsewhere */
+    MU_OP_CHANGE = 32, /* it changes a variable: mu_change_begin() */
 };
 
 /* Done, or failed with call->error; or its wait will end it: mu_kernel_wait_end(). */
@@ -105,6 +106,12 @@ struct mu_kernel_value {
     struct mu_resource *ref; /* a variable by reference; then there is no tensor */
 };
 
+/* state.c: a change of a variable that is under way. All three are held. */
+struct mu_change {
+    struct mu_resource *variable;
+    struct mu_tensor *from, *to;
+};
+
 /* One run of a node. Inputs are the step's, outputs the call's. A reference that is not taken as one has been read. */
 struct mu_kernel_call {
     const struct mu_kernel_node *node;
@@ -114,6 +121,7 @@ struct mu_kernel_call {
     uint32_t at;                             /* the node's number */
     struct mu_kernel_value *in, *out;
     uint64_t serial;
+    struct mu_change change;
     const _Atomic bool *gives_up; /* of a call in another thread; NULL: it runs in the loop */
     struct mu_kernel_error error;
 };
@@ -219,6 +227,7 @@ enum mu_binary {
     MU_GREATEREQUAL,
     MU_AND,
     MU_OR,
+    MU_DESCEND, /* of variables alone */
 };
 enum mu_unary {
     MU_NEG,
@@ -246,8 +255,8 @@ mu_kernel_run mu_run_noop, mu_run_const, mu_run_unfed, mu_run_identity, mu_run_a
 mu_kernel_run mu_run_fill, mu_run_shape, mu_run_rank, mu_run_size, mu_run_reshape, mu_run_expand, mu_run_squeeze;
 mu_kernel_run mu_run_tile, mu_run_broadcast_args, mu_run_gather, mu_run_pack, mu_run_slice, mu_run_transpose;
 mu_kernel_run mu_run_select, mu_run_random;
-mu_kernel_run mu_run_variable, mu_run_assign, mu_run_assign_change, mu_run_descend, mu_run_is_initialized;
-mu_kernel_run mu_run_var_handle, mu_run_var_assign, mu_run_var_read, mu_run_var_change, mu_run_var_descend;
+mu_kernel_run mu_run_variable, mu_run_assign, mu_run_is_initialized, mu_run_change;
+mu_kernel_run mu_run_var_handle, mu_run_var_assign, mu_run_var_read;
 mu_kernel_run mu_run_var_is_initialized, mu_run_destroy;
 mu_kernel_run mu_run_fifo, mu_run_enqueue, mu_run_dequeue, mu_run_queue_close, mu_run_queue_size,
     mu_run_queue_is_closed;
@@ -255,9 +264,15 @@ mu_kernel_run mu_run_send, mu_run_recv;
 
 /* element.c: a and b broadcast to one shape. False: they cannot be. */
 bool mu_dims_broadcast(const struct mu_dims *a, const struct mu_dims *b, struct mu_dims *ret_shape);
-/* out = a op b, of one shape and type; for variables. */
-bool mu_numbers_change(enum mu_binary what, struct mu_tensor *to, const struct mu_tensor *by,
-                       struct mu_kernel_error *error);
+/* to = to op by, of one shape and a type of numbers: these elements. */
+void mu_numbers_change(enum mu_binary what, struct mu_tensor *to, const struct mu_tensor *by, size_t at, size_t count);
+/* state.c: the steps of a call that changes a variable. False: it fails. */
+bool mu_change_begin(struct mu_kernel_call *call);
+enum mu_run mu_change_work(struct mu_kernel_call *call); /* in any thread */
+/* False: the variable has another value by now: mu_change_again(), mu_change_begin(). */
+bool mu_change_end(struct mu_kernel_call *call);
+void mu_change_again(struct mu_kernel_call *call);
+void mu_change_drop(struct mu_kernel_call *call); /* what it holds */
 /* How much work a call is, in elements, about. */
 size_t mu_kernel_cost(const struct mu_kernel_call *call);
 

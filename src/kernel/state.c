@@ -1,62 +1,137 @@
 /*
  * kernel/state.c: variables, by reference and by handle. A value that somebody else has is never changed in place.
+ *
+ * A change reads a variable's value and gives it another. A long one runs in another thread, on a value that it holds:
+ * the loop takes its result only where the variable still has that value, and begins it again where another change or
+ * an assignment came first.
  */
 #include "kernel/private.h"
 
-static bool variable_set(struct mu_kernel_call *call, struct mu_resource *variable, struct mu_tensor *value)
+static void variable_set(struct mu_resource *variable, struct mu_tensor *value)
 {
-    (void)call;
     mu_tensor_hold(value);
     mu_tensor_drop(variable->value);
     variable->value = value;
-    return true;
 }
 
-/* variable = variable op by */
-static bool variable_change(struct mu_kernel_call *call, struct mu_resource *variable, enum mu_binary what,
-                            const struct mu_tensor *by)
+/* ---- a change ---------------------------------------------------------------------------------------------------- */
+
+static struct mu_resource *handle_variable(struct mu_kernel_call *call);
+
+/* What is added or subtracted; for a descent, times alpha. */
+static const struct mu_tensor *change_by(const struct mu_kernel_call *call)
 {
-    struct mu_tensor *value = variable->value, *copy;
+    return call->in[call->node->op->which == MU_DESCEND ? 2 : 1].tensor;
+}
+
+static bool change_fits(struct mu_kernel_call *call)
+{
+    const struct mu_tensor *value = call->change.from, *by = change_by(call), *alpha = call->in[1].tensor;
     char a[192], b[192];
 
+    if (call->node->op->which == MU_DESCEND && alpha->count != 1)
+        return mu_kernel_fail(&call->error, MUSTER_INVALID_ARGUMENT, "alpha is not a scalar");
+    if (call->node->op->which == MU_DESCEND && alpha->dtype != by->dtype)
+        return mu_kernel_fail(&call->error, MUSTER_INVALID_ARGUMENT, "alpha and delta have different types");
     if (value->dtype != by->dtype || !mu_dims_is_same(&value->shape, &by->shape))
         return mu_kernel_fail(&call->error, MUSTER_INVALID_ARGUMENT,
-                              "%s variable has shape %s and the value has shape %s", variable->name,
+                              "%s variable has shape %s and the value has shape %s", call->change.variable->name,
                               mu_dims_text(&value->shape, a), mu_dims_text(&by->shape, b));
-    if (mu_tensor_is_alone(value))
-        return mu_numbers_change(what, value, by, &call->error);
-    copy = mu_tensor_new(value->memory, value->dtype, &value->shape, &call->error);
-    if (!copy)
-        return false;
-    mu_tensor_copy(copy, 0, value, 0, value->count, &call->error);
-    mu_numbers_change(what, copy, by, &call->error);
-    mu_tensor_drop(value);
-    variable->value = copy;
     return true;
 }
 
-/* variable -= alpha * delta */
-static bool variable_descend(struct mu_kernel_call *call, struct mu_resource *variable, const struct mu_tensor *alpha,
-                             const struct mu_tensor *delta)
+bool mu_change_begin(struct mu_kernel_call *call)
 {
-    struct mu_tensor *by;
-    bool good;
+    struct mu_change *change = &call->change;
 
-    if (alpha->count != 1)
-        return mu_kernel_fail(&call->error, MUSTER_INVALID_ARGUMENT, "alpha is not a scalar");
-    if (alpha->dtype != delta->dtype)
-        return mu_kernel_fail(&call->error, MUSTER_INVALID_ARGUMENT, "alpha and delta have different types");
-    by = mu_tensor_new(delta->memory, delta->dtype, &delta->shape, &call->error);
-    if (!by)
+    if (!change->variable) {
+        bool by_ref = call->node->in_types[0] >= 100;
+        struct mu_resource *variable = by_ref ? call->in[0].ref : handle_variable(call);
+
+        if (!variable)
+            return false;
+        change->variable = mu_resource_hold(variable);
+    }
+    change->from = mu_tensor_hold(change->variable->value);
+    return change_fits(call);
+}
+
+/* to[at…] = to[at…] op by */
+static void change_range(const struct mu_kernel_call *call, struct mu_tensor *to, size_t at, size_t count)
+{
+    const struct mu_tensor *by = change_by(call), *alpha = call->in[1].tensor;
+
+    if (call->node->op->which != MU_DESCEND)
+        mu_numbers_change((enum mu_binary)call->node->op->which, to, by, at, count);
+    else if (by->dtype == MU_FLOAT)
+        for (size_t k = at; k < at + count; k++)
+            to->f[k] -= alpha->f[0] * by->f[k];
+    else
+        for (size_t k = at; k < at + count; k++)
+            to->d[k] -= alpha->d[0] * by->d[k];
+}
+
+enum mu_run mu_change_work(struct mu_kernel_call *call)
+{
+    const struct mu_tensor *from = call->change.from;
+    struct mu_tensor *to = mu_tensor_new(from->memory, from->dtype, &from->shape, &call->error);
+
+    call->change.to = to;
+    for (size_t at = 0; to && at < to->count; at += MU_GLANCE) {
+        size_t count = to->count - at < MU_GLANCE ? to->count - at : MU_GLANCE;
+
+        if (mu_run_gives_up(call))
+            return mu_run_give_up(call);
+        mu_tensor_copy(to, at, from, at, count, &call->error);
+        change_range(call, to, at, count);
+    }
+    return to ? MU_RUN_DONE : MU_RUN_FAILED;
+}
+
+bool mu_change_end(struct mu_kernel_call *call)
+{
+    struct mu_change *change = &call->change;
+
+    if (change->variable->value != change->from)
         return false;
-    for (size_t k = 0; k < by->count; k++)
-        if (by->dtype == MU_FLOAT)
-            by->f[k] = alpha->f[0] * delta->f[k];
-        else
-            by->d[k] = alpha->d[0] * delta->d[k];
-    good = variable_change(call, variable, MU_SUB, by);
-    mu_tensor_drop(by);
-    return good;
+    mu_tensor_drop(change->variable->value);
+    change->variable->value = change->to;
+    change->to = NULL;
+    if (call->node->num_outputs > 0)
+        call->out[0].ref = mu_resource_hold(change->variable);
+    return true;
+}
+
+void mu_change_again(struct mu_kernel_call *call)
+{
+    mu_tensor_drop(call->change.from);
+    mu_tensor_drop(call->change.to);
+    call->change.from = call->change.to = NULL;
+}
+
+void mu_change_drop(struct mu_kernel_call *call)
+{
+    mu_change_again(call);
+    mu_resource_drop(call->change.variable);
+    call->change.variable = NULL;
+}
+
+/* All of it at once; in place where nobody else sees the value. */
+enum mu_run mu_run_change(struct mu_kernel_call *call)
+{
+    struct mu_tensor *from;
+
+    if (!mu_change_begin(call))
+        return MU_RUN_FAILED;
+    from = call->change.from;
+    if (from->holders == 2 && !from->base) {
+        call->change.to = mu_tensor_hold(from);
+        change_range(call, from, 0, from->count);
+    } else if (mu_change_work(call) != MU_RUN_DONE) {
+        return MU_RUN_FAILED;
+    }
+    mu_change_end(call);
+    return MU_RUN_DONE;
 }
 
 /* ---- by reference ------------------------------------------------------------------------------------------------ */
@@ -106,22 +181,8 @@ enum mu_run mu_run_assign(struct mu_kernel_call *call)
                                "Assign requires shapes of both tensors to match. lhs shape= %s rhs shape= %s",
                                mu_dims_text(&shape, wants), mu_dims_text(&value->shape, has));
     }
-    return ref_done(call, variable, variable_set(call, variable, value));
-}
-
-enum mu_run mu_run_assign_change(struct mu_kernel_call *call)
-{
-    struct mu_resource *variable = call->in[0].ref;
-
-    return ref_done(call, variable,
-                    variable_change(call, variable, (enum mu_binary)call->node->op->which, call->in[1].tensor));
-}
-
-enum mu_run mu_run_descend(struct mu_kernel_call *call)
-{
-    struct mu_resource *variable = call->in[0].ref;
-
-    return ref_done(call, variable, variable_descend(call, variable, call->in[1].tensor, call->in[2].tensor));
+    variable_set(variable, value);
+    return ref_done(call, variable, true);
 }
 
 static enum mu_run is_initialized(struct mu_kernel_call *call, bool is)
@@ -179,7 +240,7 @@ enum mu_run mu_run_var_assign(struct mu_kernel_call *call)
         return mu_run_fail(call, MUSTER_INVALID_ARGUMENT,
                            "Trying to assign variable with wrong dtype. Expected %s got %s",
                            mu_dtype_name(variable->dtype), mu_dtype_name(value->dtype));
-    variable_set(call, variable, value);
+    variable_set(variable, value);
     return MU_RUN_DONE;
 }
 
@@ -195,23 +256,6 @@ enum mu_run mu_run_var_read(struct mu_kernel_call *call)
                            mu_dtype_name(call->node->out_types[0]), mu_dtype_name(variable->value->dtype));
     call->out[0].tensor = mu_tensor_hold(variable->value);
     return MU_RUN_DONE;
-}
-
-enum mu_run mu_run_var_change(struct mu_kernel_call *call)
-{
-    struct mu_resource *variable = handle_variable(call);
-
-    return variable && variable_change(call, variable, (enum mu_binary)call->node->op->which, call->in[1].tensor)
-               ? MU_RUN_DONE
-               : MU_RUN_FAILED;
-}
-
-enum mu_run mu_run_var_descend(struct mu_kernel_call *call)
-{
-    struct mu_resource *variable = handle_variable(call);
-
-    return variable && variable_descend(call, variable, call->in[1].tensor, call->in[2].tensor) ? MU_RUN_DONE
-                                                                                                : MU_RUN_FAILED;
 }
 
 enum mu_run mu_run_var_is_initialized(struct mu_kernel_call *call)

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 
+#define TRIES_MAX 8u         /* of a change in another thread; then it is made in the loop */
 #define LONG_COST (1u << 20) /* elements, about: what takes longer is handed to another thread */
 
 struct mu_kernel_step {
@@ -35,6 +36,7 @@ struct mu_kernel_work {
     struct mu_kernel_call call;
     _Atomic bool gives_up;
     enum mu_run is;
+    uint32_t tries; /* that came to nothing: another change was first */
 };
 
 static void value_drop(struct mu_kernel_value *value)
@@ -158,6 +160,7 @@ static void call_done(struct mu_kernel_call *call)
         value_drop(&call->in[k]);
     for (uint32_t k = 0; call->out && k < call->node->num_outputs; k++)
         value_drop(&call->out[k]);
+    mu_change_drop(call);
     free(call->in);
     call->in = call->out = NULL;
 }
@@ -217,17 +220,22 @@ static void call_end(struct mu_kernel_call *call, enum mu_run is)
 }
 
 /* To another thread. False: it is to run here. */
-static bool call_offload(struct mu_kernel_call *call)
+static bool call_offload(struct mu_kernel_call *call, uint32_t tries)
 {
     struct mu_kernel_step *step = call->step;
+    bool changes = call->node->op->flags & MU_OP_CHANGE;
     struct mu_kernel_work *work;
 
-    if (!step->options.offload || !(call->node->op->flags & MU_OP_PURE) || mu_kernel_cost(call) < LONG_COST)
+    if (!step->options.offload || tries > TRIES_MAX || !(changes || call->node->op->flags & MU_OP_PURE) ||
+        mu_kernel_cost(call) < LONG_COST)
         return false;
     work = malloc(sizeof *work);
-    if (!work)
+    if (!work || (changes && !mu_change_begin(call))) {
+        mu_change_again(call);
+        free(work);
         return false;
-    *work = (struct mu_kernel_work){.call = *call};
+    }
+    *work = (struct mu_kernel_work){.call = *call, .tries = tries};
     work->call.gives_up = &work->gives_up;
     step->num_works++;
     MU_LIST_PUSH(step->works, work);
@@ -235,6 +243,7 @@ static bool call_offload(struct mu_kernel_call *call)
         return true;
     MU_LIST_DROP(step->works, work);
     step->num_works--;
+    mu_change_again(call);
     free(work);
     return false;
 }
@@ -245,13 +254,28 @@ static void node_run(struct mu_kernel_step *step, uint32_t at)
 
     if (!call_make(step, at, &call))
         call_end(&call, MU_RUN_FAILED);
-    else if (!call_offload(&call))
+    else if (!call_offload(&call, 0))
         call_end(&call, call.node->op->run(&call));
 }
 
 void mu_kernel_work_run(struct mu_kernel_work *work)
 {
-    work->is = mu_run_gives_up(&work->call) ? mu_run_give_up(&work->call) : work->call.node->op->run(&work->call);
+    struct mu_kernel_call *call = &work->call;
+
+    if (mu_run_gives_up(call))
+        work->is = mu_run_give_up(call);
+    else
+        work->is = call->node->op->flags & MU_OP_CHANGE ? mu_change_work(call) : call->node->op->run(call);
+}
+
+/* Another change of its variable came first. */
+static void change_again(struct mu_kernel_call *call, uint32_t tries)
+{
+    mu_change_again(call);
+    if (call->step->error.status != MUSTER_OK)
+        call_end(call, mu_run_give_up(call));
+    else if (!call_offload(call, tries))
+        call_end(call, call->node->op->run(call));
 }
 
 void mu_kernel_work_end(struct mu_kernel_work *work)
@@ -260,7 +284,11 @@ void mu_kernel_work_end(struct mu_kernel_work *work)
 
     step->num_works--;
     MU_LIST_DROP(step->works, work);
-    call_end(&work->call, work->is);
+    work->call.gives_up = NULL;
+    if (work->is == MU_RUN_DONE && work->call.node->op->flags & MU_OP_CHANGE && !mu_change_end(&work->call))
+        change_again(&work->call, work->tries + 1);
+    else
+        call_end(&work->call, work->is);
     free(work);
     step->options.wake(step->options.arg);
 }
