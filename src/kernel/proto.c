@@ -140,7 +140,7 @@ static bool spare_take(const Mu__Graph__TensorProto *proto, unsigned dtype, cons
     if (bytes > *spare)
         return mu_kernel_fail(
             error, MUSTER_RESOURCE_EXHAUSTED,
-            "a tensor of shape %s and type %s is said by %zu values: a request's tensors may be %zu MiB "
+            "a tensor of shape %s and type %s is said by %zu values: a request's tensors may be %u MiB "
             "larger than the request. The op Fill makes such tensors",
             mu_dims_text(shape, text), mu_dtype_name(dtype), have, MU_TENSOR_SPARE >> 20);
     *spare -= bytes;

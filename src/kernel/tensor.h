@@ -17,7 +17,7 @@
 #include "kernel/graph.pb-c.h"
 
 #define MU_TENSOR_DIMS  8u
-#define MU_TENSOR_SPARE ((size_t)64 << 20) /* bytes that the tensors of a request may have which it does not carry */
+#define MU_TENSOR_SPARE (64u << 20) /* bytes that the tensors of a request may have which it does not carry */
 
 /* Numbers of TensorFlow's DataType that are computed with. */
 enum mu_dtype {

@@ -112,6 +112,7 @@ static void compiled_free(struct mu_ss_compiled *c)
     free(c->parts);
     free(c->feeds);
     free(c->fetches);
+    free(c->by_key);
     free(c->key);
     free(c);
 }

@@ -84,22 +84,6 @@ void mu_ss_session_used(struct mu_ss_session *s, struct mu_rpc_call *call)
         s->conns[s->num_conns++] = conn;
 }
 
-void mu_ss_session_break(struct mu_ss_session *s, const struct mu_executor *executor, const char *why)
-{
-    char name[300];
-    bool is_member = false;
-
-    for (uint32_t i = 0; i < s->num_members; i++)
-        is_member = is_member || (s->members[i].executor == executor && s->members[i].is_created);
-    if (!is_member || s->broken)
-        return;
-    mu_executor_name(executor, name, sizeof name);
-    if (asprintf(&s->broken, "%s is gone: %s. The session's variables there are lost: create a new one", name, why) < 0)
-        s->broken = strdup("a task of the session is gone");
-    while (s->steps && s->broken)
-        mu_ss_step_abort(s->steps, MUSTER_UNAVAILABLE, s->broken);
-}
-
 /* ---- CreateSession ----------------------------------------------------------------------------------------------- */
 
 static void create_fail(struct mu_ss_session *s, struct mu_ss_error *error)
@@ -111,6 +95,29 @@ static void create_fail(struct mu_ss_session *s, struct mu_ss_error *error)
         mu_ss_refuse(call, error);
     mu_ss_error_clear(error);
     mu_ss_session_end(s, MUSTER_ABORTED, "it could not be created");
+}
+
+void mu_ss_session_break(struct mu_ss_session *s, const struct mu_executor *executor, const char *why)
+{
+    struct mu_ss_error error = {0};
+    char name[300];
+    bool is_member = false;
+
+    for (uint32_t i = 0; i < s->num_members; i++)
+        is_member = is_member || (s->members[i].executor == executor &&
+                                  (s->members[i].is_created || (executor->is_gone && !s->members[i].is_out)));
+    if (!is_member || s->broken)
+        return;
+    mu_executor_name(executor, name, sizeof name);
+    if (s->state != MU_SS_OPEN) {
+        mu_ss_fail(&error, MUSTER_ABORTED, "CreateSession: %s is gone: %s", name, why);
+        create_fail(s, &error);
+        return;
+    }
+    if (asprintf(&s->broken, "%s is gone: %s. The session's variables there are lost: create a new one", name, why) < 0)
+        s->broken = strdup("a task of the session is gone");
+    while (s->steps && s->broken)
+        mu_ss_step_abort(s->steps, MUSTER_UNAVAILABLE, s->broken);
 }
 
 static void on_create_left(void *arg)

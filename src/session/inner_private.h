@@ -49,6 +49,7 @@ struct part {
     bool is_in_line, is_done, is_dropped, is_busy;
 };
 
+#define MU_INNER_PLACES 1024u
 struct number {
     struct number *next, *prev;
     int64_t step;
@@ -75,7 +76,7 @@ struct mu_inner {
     uv_idle_t idle;
     struct mu_kernel_memory memory;
     struct local_executor *executors;
-    struct number *numbers;
+    struct number *numbers[MU_INNER_PLACES]; /* by step, which is random */
     struct part *line, *line_last;
     struct part *dropped; /* parts that only wait for what runs in other threads, by next */
     struct mu_executor_call *answers, *answers_last;

@@ -82,9 +82,14 @@ static bool on_offload(void *arg, struct mu_kernel_work *kernel)
     return true;
 }
 
+static struct number **numbers_of(struct mu_inner *local, int64_t step)
+{
+    return &local->numbers[(uint64_t)step % MU_INNER_PLACES];
+}
+
 static struct number *number_find(struct mu_inner *local, int64_t step)
 {
-    struct number *number = local->numbers;
+    struct number *number = *numbers_of(local, step);
 
     while (number && number->step != step)
         number = number->next;
@@ -103,7 +108,7 @@ static struct number *number_make(struct mu_inner *local, int64_t step)
         return NULL;
     }
     number->step = step;
-    MU_LIST_PUSH(local->numbers, number);
+    MU_LIST_PUSH(*numbers_of(local, step), number);
     return number;
 }
 
@@ -298,7 +303,7 @@ static void part_drop(struct part *part)
 
 static void number_drop(struct mu_inner *local, struct number *number)
 {
-    MU_LIST_DROP(local->numbers, number);
+    MU_LIST_DROP(*numbers_of(local, number->step), number);
     while (number->parts)
         part_drop(number->parts);
     mu_rendezvous_drop(number->rendezvous);
@@ -341,16 +346,18 @@ void mu_inner_line_run(struct mu_inner *local, uint32_t count)
 
 void mu_inner_graph_cancel(struct mu_inner *local, const char *graph)
 {
-    for (struct number *number = local->numbers; number; number = number->next)
-        for (struct part *part = number->parts; part; part = part->next)
-            if (strcmp(part->graph, graph) == 0) {
-                mu_kernel_step_cancel(part->step, MUSTER_CANCELLED, "its session is closed");
-                part_line(part);
-            }
+    for (uint32_t k = 0; k < MU_INNER_PLACES; k++)
+        for (struct number *number = local->numbers[k]; number; number = number->next)
+            for (struct part *part = number->parts; part; part = part->next)
+                if (strcmp(part->graph, graph) == 0) {
+                    mu_kernel_step_cancel(part->step, MUSTER_CANCELLED, "its session is closed");
+                    part_line(part);
+                }
 }
 
 void mu_inner_steps_free(struct mu_inner *local)
 {
-    while (local->numbers)
-        number_drop(local, local->numbers);
+    for (uint32_t k = 0; k < MU_INNER_PLACES; k++)
+        while (local->numbers[k])
+            number_drop(local, local->numbers[k]);
 }

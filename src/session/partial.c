@@ -127,28 +127,34 @@ static bool fetches_check(const struct mu_ss_session *s, const struct mu_ss_part
                           const Mu__Session__RunStepRequest *r, struct mu_ss_error *error)
 {
     const struct mu_ss_compiled *c = p->compiled;
+    uint32_t *fetches = malloc((r->n_fetch + 1) * sizeof *fetches), at;
     bool *given = malloc(c->num_feeds + 1), is_well = true;
+    const char *wanting;
 
-    if (!given)
+    if (!given || !fetches) {
+        free(given);
+        free(fetches);
         return mu_ss_fail(error, MUSTER_RESOURCE_EXHAUSTED, "no memory for a step");
+    }
     memcpy(given, p->fed, c->num_feeds);
     for (size_t i = 0; i < r->n_feed; i++)
         given[mu_ss_feed_find(c->feeds, c->num_feeds, r->feed[i]->name)] = true;
     for (size_t i = 0; i < r->n_fetch && is_well; i++) {
-        uint32_t k = mu_ss_feed_find(c->fetches, c->num_fetches, r->fetch[i]);
-        const char *wanting;
+        uint32_t k = fetches[i] = mu_ss_feed_find(c->fetches, c->num_fetches, r->fetch[i]);
 
         if (k == UINT32_MAX)
             is_well = mu_ss_fail(error, MUSTER_INVALID_ARGUMENT, "The fetch %s was not specified in partial_run_setup.",
                                  r->fetch[i]);
         else if (p->fetched[k])
             is_well = mu_ss_fail(error, MUSTER_INVALID_ARGUMENT, "The fetch %s has already been fetched.", r->fetch[i]);
-        else if ((wanting = mu_ss_wanting(&s->graph, c, k, given)) != NULL)
-            is_well = mu_ss_fail(error, MUSTER_INVALID_ARGUMENT,
-                                 "Fetch %s can't be computed from the feeds that have been fed so far: it wants %s",
-                                 r->fetch[i], wanting);
     }
+    wanting = is_well ? mu_ss_wanting(&s->graph, c, fetches, (uint32_t)r->n_fetch, given, &at) : NULL;
+    if (wanting)
+        is_well = mu_ss_fail(error, MUSTER_INVALID_ARGUMENT,
+                             "Fetch %s can't be computed from the feeds that have been fed so far: it wants %s",
+                             r->fetch[at], wanting);
     free(given);
+    free(fetches);
     return is_well;
 }
 

@@ -208,44 +208,117 @@ static bool fetch_cut(struct mu_ss_cutting *cut, uint32_t i, const char *name)
     fetch->type = from.type % MU_SS_REF;
     fetch->key = key_print(cut, from.device, tensor);
     fetch->part = (uint32_t)mu_ss_part_for(cut, from.device);
-    while (fetch->first < i &&
-           (cut->sub->fetches[fetch->first].node != at.node || cut->sub->fetches[fetch->first].output != at.output))
-        fetch->first++;
-    if (fetch->first == i)
-        mu_ss_transfer_make(
-            cut, true, mu_ss_arena_print(cut, "_send_%s_%d", cut->g->nodes[at.node].def->name, at.output),
-            input_print(cut, from.name, from.output), fetch->type, from.device, from.device, tensor, true);
     return fetch->key != NULL;
 }
 
+static int keys_compare(const void *a, const void *b, void *fetches)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    int order = strcmp(((const struct mu_ss_feed *)fetches)[x].key, ((const struct mu_ss_feed *)fetches)[y].key);
+
+    return order ? order : (x > y) - (x < y);
+}
+
+/* The tensor of a fetch is sent once, however many names it has: they share its key. */
+static bool fetch_send(struct mu_ss_cutting *cut, uint32_t i)
+{
+    struct mu_ss_at at = cut->sub->fetches[i];
+    const char *name = cut->g->nodes[at.node].def->name;
+    struct mu_ss_source from;
+
+    if (!source_of(cut, at, &from))
+        return false;
+    mu_ss_transfer_make(cut, true, mu_ss_arena_print(cut, "_send_%s_%d", name, at.output),
+                        input_print(cut, from.name, from.output), cut->c->fetches[i].type, from.device, from.device,
+                        mu_ss_arena_print(cut, "%s:%d", name, at.output), true);
+    return true;
+}
+
+static bool fetches_cut(struct mu_ss_cutting *cut, const struct mu_ss_want *want)
+{
+    struct mu_ss_feed *fetches = cut->c->fetches;
+    uint32_t *order = malloc((want->num_fetches + 1) * sizeof *order), first = 0;
+
+    cut->c->by_key = order;
+    for (uint32_t i = 0; order && i < want->num_fetches; i++) {
+        if (!fetch_cut(cut, i, want->fetches[i]))
+            return false;
+        order[i] = i;
+    }
+    if (!order)
+        return false;
+    qsort_r(order, want->num_fetches, sizeof *order, keys_compare, fetches);
+    for (uint32_t i = 0; i < want->num_fetches; i++) {
+        bool is_first = i == 0 || strcmp(fetches[order[i - 1]].key, fetches[order[i]].key) != 0;
+
+        first = is_first ? order[i] : first;
+        fetches[order[i]].first = first;
+        if (is_first && !fetch_send(cut, order[i]))
+            return false;
+    }
+    return true;
+}
+
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+/* Forwards from each Enter: the nodes that take what it gives are within, and so on; each is walked from once. */
+static void loops_spread(struct mu_ss_cutting *cut, uint32_t *end, uint32_t *users, uint32_t *stack)
+{
+    const struct mu_ss_graph *g = cut->g;
+    uint32_t depth = 0, sum = 0;
+
+    for (uint32_t i = 0; i < g->num_nodes; i++)
+        for (uint32_t k = 0; cut->sub->is_needed[i] && k < g->nodes[i].num_inputs; k++)
+            end[g->nodes[i].inputs[k].node]++;
+    for (uint32_t i = 0; i < g->num_nodes; i++) {
+        sum += end[i];
+        end[i] = sum - end[i]; /* where its users begin; where they end, when they are there */
+    }
+    for (uint32_t i = 0; i < g->num_nodes; i++)
+        for (uint32_t k = 0; cut->sub->is_needed[i] && k < g->nodes[i].num_inputs; k++)
+            users[end[g->nodes[i].inputs[k].node]++] = i;
+    for (uint32_t i = 0; i < g->num_nodes; i++)
+        if (cut->sub->is_needed[i] &&
+            (strcmp(g->nodes[i].def->op, "Enter") == 0 || strcmp(g->nodes[i].def->op, "RefEnter") == 0)) {
+            cut->is_looping[i] = true;
+            stack[depth++] = i;
+        }
+    while (depth > 0) {
+        uint32_t from = stack[--depth];
+
+        for (uint32_t k = from ? end[from - 1] : 0; !strstr(g->nodes[from].def->op, "Exit") && k < end[from]; k++)
+            if (!cut->is_looping[users[k]]) {
+                cut->is_looping[users[k]] = true;
+                stack[depth++] = users[k];
+            }
+    }
+}
 
 /* Which needed nodes are within a loop: behind an Enter, and not behind its Exit. */
 static bool loops_find(struct mu_ss_cutting *cut)
 {
     const struct mu_ss_graph *g = cut->g;
-    bool has_loop = false, is_changed = true;
+    uint32_t *end, *users, *stack;
+    size_t edges = 0;
+    bool has_loop = false;
 
     for (uint32_t i = 0; i < g->num_nodes && !has_loop; i++)
         has_loop = cut->sub->is_needed[i] && strstr(g->nodes[i].def->op, "Enter");
     if (!has_loop)
         return true;
+    for (uint32_t i = 0; i < g->num_nodes; i++)
+        edges += cut->sub->is_needed[i] ? g->nodes[i].num_inputs : 0;
+    end = calloc(g->num_nodes + 1, sizeof *end);
+    users = malloc((edges + 1) * sizeof *users);
+    stack = malloc((g->num_nodes + 1) * sizeof *stack);
     cut->is_looping = calloc(g->num_nodes + 1, sizeof *cut->is_looping);
-    if (!cut->is_looping)
-        return false;
-    while (is_changed) {
-        is_changed = false;
-        for (uint32_t i = 0; i < g->num_nodes; i++) {
-            const struct mu_ss_node *n = &g->nodes[i];
-            bool is_within = strcmp(n->def->op, "Enter") == 0 || strcmp(n->def->op, "RefEnter") == 0;
-
-            for (uint32_t k = 0; k < n->num_inputs && !is_within; k++)
-                is_within = cut->is_looping[n->inputs[k].node] && !strstr(g->nodes[n->inputs[k].node].def->op, "Exit");
-            is_changed = is_changed || (cut->sub->is_needed[i] && is_within && !cut->is_looping[i]);
-            cut->is_looping[i] = cut->is_looping[i] || (cut->sub->is_needed[i] && is_within);
-        }
-    }
-    return true;
+    has_loop = end && users && stack && cut->is_looping;
+    if (has_loop)
+        loops_spread(cut, end, users, stack);
+    free(end);
+    free(users);
+    free(stack);
+    return has_loop;
 }
 
 /* The functions of all messages, one behind the other: a list of them again. */
@@ -309,9 +382,8 @@ static bool graph_cut(struct mu_ss_cutting *cut, const struct mu_ss_want *want)
     for (uint32_t i = 0; i < cut->g->num_nodes; i++)
         if (cut->sub->is_needed[i] && !node_cut(cut, i))
             return false;
-    for (uint32_t i = 0; i < want->num_fetches; i++)
-        if (!fetch_cut(cut, i, want->fetches[i]))
-            return false;
+    if (!fetches_cut(cut, want))
+        return false;
     return !cut->is_exhausted && parts_pack(cut);
 }
 

@@ -175,7 +175,7 @@ struct mu_ss_feed {   /* or fetch */
     uint32_t node, type;
     int32_t output;
     uint32_t part;
-    uint32_t first; /* the first fetch of the same tensor, which may have several names */
+    uint32_t first; /* a fetch of the same tensor, which may have several names: the same one for all of them */
 };
 struct mu_ss_part {
     struct mu_ss_compiled *compiled;
@@ -198,6 +198,7 @@ struct mu_ss_compiled {
     uint32_t users;
     struct mu_ss_feed *feeds, *fetches;
     uint32_t num_feeds, num_fetches;
+    uint32_t *by_key; /* the fetches' numbers, in order of their keys */
     struct mu_ss_part *parts;
     uint32_t num_parts, num_registering;
     struct mu_ss_step *waiting;
@@ -214,6 +215,7 @@ struct mu_ss_subgraph {
     bool *is_needed; /* by node */
     bool *is_fed;    /* by node: one of its outputs */
     struct mu_ss_at *feeds, *sources, *fetches;
+    uint32_t *order;                                /* the feeds' numbers, by node and output */
     bool *is_used;                                  /* by feed */
     uint32_t num_feeds, num_connected, num_fetches; /* connections stand behind the feeds */
 };
@@ -223,10 +225,10 @@ void mu_ss_subgraph_clear(struct mu_ss_subgraph *sub);
 /* Which feed stands for this edge, of a placeholder tensor for its control edges as well; -1: none. Where a
  * connection leads elsewhere, that is the edge then. */
 int32_t mu_ss_feed_of(const struct mu_ss_graph *g, const struct mu_ss_subgraph *sub, struct mu_ss_at *at);
-/* Whether a fetch can be computed from the feeds of which `given` says that they have been given. NULL, or the name of
- * a feed that it wants for. */
-const char *mu_ss_wanting(const struct mu_ss_graph *g, const struct mu_ss_compiled *c, uint32_t fetch,
-                          const bool *given);
+/* Whether fetches can be computed from the feeds of which `given` says that they have been given. NULL, or the name of
+ * a feed that the fetch in place *ret_at wants for. */
+const char *mu_ss_wanting(const struct mu_ss_graph *g, const struct mu_ss_compiled *c, const uint32_t *fetches,
+                          uint32_t count, const bool *given, uint32_t *ret_at);
 bool mu_ss_partition(struct mu_ss_session *s, const struct mu_ss_want *want, const struct mu_ss_subgraph *sub,
                      struct mu_ss_compiled *c, struct mu_ss_error *error);
 
@@ -334,9 +336,12 @@ struct mu_ss_reply {
     void *bytes; /* NULL: not kept, or not there yet */
     size_t len;
     bool is_there;
+    uint32_t follows; /* the next one in its place, + 1 */
 };
 struct mu_ss_replies {
     struct mu_ss_reply *ring;
+    uint32_t *places; /* by id: the first one there, + 1 */
+    uint64_t secret;
     uint32_t next;
     size_t held;
 };

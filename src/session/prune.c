@@ -20,6 +20,7 @@ void mu_ss_subgraph_clear(struct mu_ss_subgraph *sub)
     free(sub->sources);
     free(sub->fetches);
     free(sub->is_used);
+    free(sub->order);
     *sub = (struct mu_ss_subgraph){0};
 }
 
@@ -28,23 +29,66 @@ static bool is_placeholder(const struct mu_ss_node *n)
     return strcmp(n->def->op, "Placeholder") == 0 || strcmp(n->def->op, "PlaceholderV2") == 0;
 }
 
+static int at_compare(const struct mu_ss_at *a, const struct mu_ss_at *b)
+{
+    if (a->node != b->node)
+        return a->node < b->node ? -1 : 1;
+    return (a->output > b->output) - (a->output < b->output);
+}
+
+static int order_compare(const void *a, const void *b, void *feeds)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    int order = at_compare(&((const struct mu_ss_at *)feeds)[x], &((const struct mu_ss_at *)feeds)[y]);
+
+    return order ? order : (x > y) - (x < y);
+}
+
+/* Feeds are found by halves from now on. */
+static bool feeds_order(struct mu_ss_subgraph *sub)
+{
+    uint32_t all = sub->num_feeds + sub->num_connected;
+
+    sub->order = malloc((all + 1) * sizeof *sub->order);
+    for (uint32_t i = 0; sub->order && i < all; i++)
+        sub->order[i] = i;
+    if (sub->order)
+        qsort_r(sub->order, all, sizeof *sub->order, order_compare, sub->feeds);
+    return sub->order != NULL;
+}
+
+/* The number of the feed of this tensor; of the control edge of a Placeholder tensor, one of any output. -1: none. */
+static int32_t order_find(const struct mu_ss_graph *g, const struct mu_ss_subgraph *sub, const struct mu_ss_at *at)
+{
+    uint32_t low = 0, all = sub->num_feeds + sub->num_connected, high = all;
+    const struct mu_ss_at *found;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (at_compare(&sub->feeds[sub->order[middle]], at) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == all)
+        return -1;
+    found = &sub->feeds[sub->order[low]];
+    if (found->node != at->node ||
+        (found->output != at->output && (at->output >= 0 || !is_placeholder(&g->nodes[at->node]))))
+        return -1;
+    return (int32_t)sub->order[low];
+}
+
 int32_t mu_ss_feed_of(const struct mu_ss_graph *g, const struct mu_ss_subgraph *sub, struct mu_ss_at *at)
 {
     for (uint32_t times = 0; times <= sub->num_connected; times++) {
-        uint32_t i = 0, all = sub->num_feeds + sub->num_connected;
+        int32_t i = sub->is_fed[at->node] ? order_find(g, sub, at) : -1;
 
-        if (!sub->is_fed[at->node])
-            return -1;
-        while (i < all &&
-               (sub->feeds[i].node != at->node ||
-                (sub->feeds[i].output != at->output && (at->output >= 0 || !is_placeholder(&g->nodes[at->node])))))
-            i++;
-        if (i == all)
-            return -1;
-        if (i < sub->num_feeds)
-            return (int32_t)i;
-        *at = (struct mu_ss_at){sub->sources[i - sub->num_feeds].node,
-                                at->output < 0 ? -1 : sub->sources[i - sub->num_feeds].output};
+        if (i < (int32_t)sub->num_feeds)
+            return i;
+        *at = (struct mu_ss_at){sub->sources[(uint32_t)i - sub->num_feeds].node,
+                                at->output < 0 ? -1 : sub->sources[(uint32_t)i - sub->num_feeds].output};
     }
     return -1;
 }
@@ -91,10 +135,20 @@ static bool feed_add(struct mu_ss_subgraph *sub, uint32_t i, const char *name, c
 
     if (!feed_find(g, name, at, error))
         return false;
-    for (uint32_t k = 0; sub->is_fed[at->node] && k < i; k++)
-        if (sub->feeds[k].node == at->node && sub->feeds[k].output == at->output)
-            return mu_ss_fail(error, MUSTER_INVALID_ARGUMENT, "Endpoint \"%s\" fed more than once.", name);
     sub->is_fed[at->node] = true;
+    return true;
+}
+
+static bool feeds_are_once(const struct mu_ss_want *want, const struct mu_ss_subgraph *sub, struct mu_ss_error *error)
+{
+    for (uint32_t i = 1; i < sub->num_feeds + sub->num_connected; i++) {
+        uint32_t feed = sub->order[i];
+
+        if (at_compare(&sub->feeds[sub->order[i - 1]], &sub->feeds[feed]) == 0)
+            return mu_ss_fail(error, MUSTER_INVALID_ARGUMENT, "Endpoint \"%s\" fed more than once.",
+                              feed < want->num_feeds ? want->feeds[feed]
+                                                     : want->connections[feed - want->num_feeds]->to_tensor);
+    }
     return true;
 }
 
@@ -118,7 +172,7 @@ static bool feeds_find(const struct mu_ss_graph *g, const struct mu_ss_want *wan
             return mu_ss_fail(error, MUSTER_INVALID_ARGUMENT, "the connection of %s to %s is of two types",
                               c->from_tensor, c->to_tensor);
     }
-    return true;
+    return feeds_order(sub) ? feeds_are_once(want, sub, error) : no_memory(error);
 }
 
 /* ---- backwards --------------------------------------------------------------------------------------------------- */
@@ -128,6 +182,8 @@ struct backward {
     struct mu_ss_subgraph *sub;
     uint32_t *stack;
     uint32_t depth;
+    const bool *given; /* by feed; NULL: all are */
+    int32_t wanting;   /* a feed that is needed and not given; -1: none so far */
 };
 
 static void walk_to(struct backward *w, uint32_t node)
@@ -142,10 +198,13 @@ static void walk_edge(struct backward *w, struct mu_ss_at at)
 {
     int32_t feed = mu_ss_feed_of(w->g, w->sub, &at);
 
-    if (feed >= 0)
+    if (feed >= 0) {
         w->sub->is_used[feed] = true;
-    else
+        if (w->given && !w->given[feed])
+            w->wanting = feed;
+    } else {
         walk_to(w, at.node);
+    }
 }
 
 static bool walk_all(struct backward *w, struct mu_ss_error *error)
@@ -200,7 +259,7 @@ static bool fetches_find(const struct mu_ss_graph *g, const struct mu_ss_want *w
 static bool subgraph_find(const struct mu_ss_graph *g, const struct mu_ss_want *want, struct mu_ss_subgraph *sub,
                           struct mu_ss_error *error)
 {
-    struct backward w = {.g = g, .sub = sub};
+    struct backward w = {.g = g, .sub = sub, .wanting = -1};
     bool is_found;
 
     if (!feeds_find(g, want, sub, error) || !fetches_find(g, want, sub, error))
@@ -245,42 +304,47 @@ bool mu_ss_prune(const struct mu_ss_graph *g, const struct mu_ss_want *want, str
 
 /* ---- partial runs ------------------------------------------------------------------------------------------------ */
 
-static const char *wanting_find(const struct mu_ss_graph *g, const struct mu_ss_compiled *c, uint32_t fetch,
-                                const bool *given, struct mu_ss_subgraph *sub)
+/* What one fetch has needed is not looked at again for the next: all of it was given. */
+static const char *wanting_find(struct backward *w, const struct mu_ss_compiled *c, const uint32_t *fetches,
+                                uint32_t count, uint32_t *ret_at)
 {
-    struct backward w = {.g = g, .sub = sub, .stack = malloc((g->num_nodes + 1) * sizeof *w.stack)};
     struct mu_ss_error ignored = {0};
     const char *wanting = NULL;
 
-    if (!w.stack)
-        return "memory";
-    for (uint32_t i = 0; i < c->num_feeds; i++) {
-        sub->feeds[i] = (struct mu_ss_at){c->feeds[i].node, c->feeds[i].output};
-        sub->is_fed[c->feeds[i].node] = true;
+    for (uint32_t i = 0; i < count && !wanting; i++) {
+        const struct mu_ss_feed *fetch = &c->fetches[fetches[i]];
+
+        *ret_at = i;
+        walk_edge(w, (struct mu_ss_at){fetch->node, fetch->output});
+        if (!walk_all(w, &ignored))
+            wanting = "a node that it wants for";
+        else if (w->wanting >= 0)
+            wanting = c->feeds[w->wanting].name;
     }
-    walk_edge(&w, (struct mu_ss_at){c->fetches[fetch].node, c->fetches[fetch].output});
-    if (!walk_all(&w, &ignored))
-        wanting = "a node that it wants for";
     mu_ss_error_clear(&ignored);
-    for (uint32_t i = 0; i < c->num_feeds && !wanting; i++)
-        if (sub->is_used[i] && !given[i])
-            wanting = c->feeds[i].name;
-    free(w.stack);
     return wanting;
 }
 
-const char *mu_ss_wanting(const struct mu_ss_graph *g, const struct mu_ss_compiled *c, uint32_t fetch,
-                          const bool *given)
+const char *mu_ss_wanting(const struct mu_ss_graph *g, const struct mu_ss_compiled *c, const uint32_t *fetches,
+                          uint32_t count, const bool *given, uint32_t *ret_at)
 {
     struct mu_ss_subgraph sub = {.num_feeds = c->num_feeds};
+    struct backward w = {.g = g, .sub = &sub, .given = given, .wanting = -1};
     const char *wanting = "memory";
 
+    *ret_at = 0;
     sub.is_needed = calloc(g->num_nodes + 1, sizeof *sub.is_needed);
     sub.is_fed = calloc(g->num_nodes + 1, sizeof *sub.is_fed);
     sub.feeds = calloc(c->num_feeds + 1, sizeof *sub.feeds);
     sub.is_used = calloc(c->num_feeds + 1, sizeof *sub.is_used);
-    if (sub.is_needed && sub.is_fed && sub.feeds && sub.is_used)
-        wanting = wanting_find(g, c, fetch, given, &sub);
+    w.stack = malloc((g->num_nodes + 1) * sizeof *w.stack);
+    for (uint32_t i = 0; sub.feeds && sub.is_fed && i < c->num_feeds; i++) {
+        sub.feeds[i] = (struct mu_ss_at){c->feeds[i].node, c->feeds[i].output};
+        sub.is_fed[c->feeds[i].node] = true;
+    }
+    if (sub.is_needed && sub.is_fed && sub.feeds && sub.is_used && w.stack && feeds_order(&sub))
+        wanting = wanting_find(&w, c, fetches, count, ret_at);
+    free(w.stack);
     mu_ss_subgraph_clear(&sub);
     return wanting;
 }

@@ -11,18 +11,49 @@
 
 #include "session/private.h"
 
-enum { REPLY_MAX = 64 << 10, HELD_MAX = 32 << 20 };
+enum { REPLY_MAX = 64 << 10, HELD_MAX = 32 << 20, PLACES_BITS = 14 };
+
+/* Clients choose their ids: by what is multiplied with, none can foresee which ones share a place. */
+static uint32_t *place_of(const struct mu_ss_replies *r, int64_t id)
+{
+    uint64_t h = ((uint64_t)id ^ (uint64_t)id >> 32 ^ r->secret) * r->secret;
+
+    return &r->places[h >> (64 - PLACES_BITS)];
+}
 
 static struct mu_ss_reply *reply_find(const struct mu_ss_replies *r, int64_t id)
 {
-    for (uint32_t i = 0; r->ring && i < MU_SS_REPLIES; i++)
-        if (r->ring[i].id == id)
-            return &r->ring[i];
+    for (uint32_t i = r->ring ? *place_of(r, id) : 0; i; i = r->ring[i - 1].follows)
+        if (r->ring[i - 1].id == id)
+            return &r->ring[i - 1];
     return NULL;
+}
+
+static bool replies_open(struct mu_ss_replies *r)
+{
+    if (r->ring)
+        return true;
+    r->ring = calloc(MU_SS_REPLIES, sizeof *r->ring);
+    r->places = calloc((size_t)1 << PLACES_BITS, sizeof *r->places);
+    r->secret = (uint64_t)mu_ss_random_id() | 1;
+    if (r->ring && r->places)
+        return true;
+    free(r->ring);
+    free(r->places);
+    r->ring = NULL;
+    r->places = NULL;
+    return false;
 }
 
 static void reply_forget(struct mu_ss_replies *r, struct mu_ss_reply *reply)
 {
+    if (reply->id) {
+        uint32_t *at = place_of(r, reply->id);
+
+        while (&r->ring[*at - 1] != reply)
+            at = &r->ring[*at - 1].follows;
+        *at = reply->follows;
+    }
     r->held -= reply->bytes ? reply->len : 0;
     free(reply->bytes);
     *reply = (struct mu_ss_reply){0};
@@ -47,11 +78,12 @@ bool mu_ss_request_new(struct mu_master *service, struct mu_rpc_call *call, int6
     }
     if (!id)
         return true;
-    if (!r->ring)
-        r->ring = calloc(MU_SS_REPLIES, sizeof *r->ring);
-    if (r->ring) {
+    if (replies_open(r)) {
+        uint32_t *place = place_of(r, id);
+
         reply_forget(r, &r->ring[r->next]);
-        r->ring[r->next] = (struct mu_ss_reply){.id = id, .method = method};
+        r->ring[r->next] = (struct mu_ss_reply){.id = id, .method = method, .follows = *place};
+        *place = r->next + 1;
         r->next = (r->next + 1) % MU_SS_REPLIES;
     }
     return true;
@@ -94,6 +126,7 @@ void mu_ss_replies_clear(struct mu_ss_replies *r)
     for (uint32_t i = 0; r->ring && i < MU_SS_REPLIES; i++)
         free(r->ring[i].bytes);
     free(r->ring);
+    free(r->places);
     *r = (struct mu_ss_replies){0};
 }
 

@@ -283,22 +283,35 @@ void mu_ss_step_tick(struct mu_ss_step *step, uint64_t now)
 
 /* ---- its parts --------------------------------------------------------------------------------------------------- */
 
+/* Where this key, or the next higher one, begins among the fetches in order of their keys. */
+static uint32_t key_find(const struct mu_ss_compiled *c, const char *key)
+{
+    uint32_t low = 0, high = c->num_fetches;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (strcmp(c->fetches[c->by_key[middle]].key, key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static bool answer_tensors(struct mu_ss_step *step, const struct mu_executor_answer *a)
 {
     const struct mu_ss_compiled *c = step->compiled;
-    uint32_t at = 0;
 
-    for (uint32_t i = 0; i < a->num_tensors; i++) {
-        uint32_t k = 0;
+    for (uint32_t i = 0; i < a->num_tensors; i++)
+        for (uint32_t k = key_find(c, a->tensors[i].key); /* several names may be one tensor */
+             k < c->num_fetches && strcmp(c->fetches[c->by_key[k]].key, a->tensors[i].key) == 0; k++) {
+            uint32_t f = c->by_key[k];
 
-        for (; k < c->num_fetches; k++, at = (at + 1) % c->num_fetches) /* they are likely to be in our order */
-            if (strcmp(c->fetches[at].key, a->tensors[i].key) == 0)
-                break;
-        for (uint32_t f = 0; k < c->num_fetches && f < c->num_fetches; f++) /* several names may be one tensor */
-            if (step->wants[f] && !step->tensors[f].bytes && c->fetches[f].first == c->fetches[at].first &&
+            if (step->wants[f] && !step->tensors[f].bytes &&
                 !tensor_copy(&step->tensors[f], a->tensors[i].tensor.at, a->tensors[i].tensor.len))
                 return false;
-    }
+        }
     return true;
 }
 

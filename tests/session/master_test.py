@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -503,6 +504,23 @@ class Test(unittest.TestCase):
                 self.assertEqual(job.said(), "muster run: /job:worker/task:0: its executor was killed by signal 9\n")
                 self.failed("ABORTED", "/job:worker/replica:0/task:0 is gone", s, ["c:0"])
         self.assertEqual(len(nulls), 1, "what an executor was given is not kept")
+
+    def test_an_executor_that_ends_while_a_session_waits_for_it_is_told_of_at_once(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as server:
+            # It never serves, and ends when it is told to.
+            server.write("import os, sys, time\n"
+                         "while not os.path.exists(sys.argv[0] + '.end'): time.sleep(0.01)\n"
+                         "os.unlink(sys.argv[0] + '.end'); sys.exit(5)\n")
+            server.flush()
+            job = w.Job(server.name)
+            self.addCleanup(self.end, [], job)
+            self.client = Client(job)
+            late = self.client.later("CreateSession", m.CreateSessionRequest(target="grpc://x"))
+            self.failed("ABORTED", "is not found", "no", ["a:0"])  # said after it, heard after it
+            open(server.name + ".end", "w").close()
+            self.refused("ABORTED", "CreateSession: /job:worker/replica:0/task:0 is gone: its executor has ended with "
+                         "status 5", late.result)
+            self.assertIn("its executor has ended with status 5", job.said())
 
     def test_a_callable_whose_executor_is_gone_is_not_to_be_run_again(self):
         self.begin(three())

@@ -228,7 +228,8 @@ class Worker:
         def left():
             stop.set()
             MEETING.stopped()
-        context.add_callback(left)
+        if not context.add_callback(left):  # cancelled before it began
+            left()
         reply = m.RunGraphResponse()
         try:
             for t in r.send:
@@ -352,11 +353,10 @@ def served(pid):
 class Job:
     """muster run --tf-master of one task: it says where the master is, and goes on as long as its input does."""
 
-    def __init__(self):
+    def __init__(self, server=os.path.abspath(__file__)):
         self.folder = tempfile.TemporaryDirectory()
         ops, kernels = lists(self.folder.name)
-        env = dict(os.environ, FAKE_OPS=ops, FAKE_KERNELS=kernels, FAKE_PYTHON=sys.executable,
-                   FAKE_SERVER=os.path.abspath(__file__))
+        env = dict(os.environ, FAKE_OPS=ops, FAKE_KERNELS=kernels, FAKE_PYTHON=sys.executable, FAKE_SERVER=server)
         self.program = subprocess.Popen(
             [os.environ["MUSTER"], "run", "-n", "1", "--tf-master=127.0.0.1:0", "--libtensorflow", LIBRARY, "--",
              "sh", "-c", "echo $MUSTER_TF_MASTER; exec cat"],
