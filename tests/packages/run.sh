@@ -6,7 +6,8 @@
 # For each suite (bullseye, bookworm, trixie, if none is named) debootstrap makes a root of its smallest kind with Python,
 # once, in build/packages. In copies of it, which are gone afterwards, in namespaces of their own (mounts, processes, IPC,
 # the machine's name) and, for the wheel, without a network, packages are installed and README's lines are run. The wheel
-# is also installed for each Python from 3.9 on that pyenv has here. auditwheel and lintian look at them where they are.
+# is also installed for each Python from 3.9 on that pyenv has here. auditwheel and lintian look at them where
+# they are; the steps of packaging/Containerfile are done in a Debian 12.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 FOLDER=$(realpath -m "${PACKAGES_FOLDER:-build/packages}")
@@ -61,6 +62,19 @@ in_root() {
         tests/packages/run.sh --enter "$FOLDER/$1" "$4" "$5" < /dev/null > "$FOLDER/$1-$2.log" 2>&1 || rc=$?
     [ $rc -eq 0 ] || tail -n 40 "$FOLDER/$1-$2.log"
     echo "$1: $2: $([ $rc -eq 0 ] && echo passed || echo "failed ($rc)")$(sed -n 's/^took /, /p' "$FOLDER/$1-$2.log")"
+    return $rc
+}
+
+# The Containerfile's steps, which compile all of muster, in a Debian 12; then a job in the image.
+image_build() {
+    local rc=0
+
+    timeout --kill-after=10 $((3 * LIMIT)) unshare --mount --pid --fork --kill-child --ipc --uts \
+        tests/packages/image.py packaging/Containerfile "$FOLDER/bookworm" "$FOLDER/upper" \
+        'muster run -n 2 --label -- python -c "import muster; print(muster.join().group(\"all\").allgather(b\"\"))"' \
+        < /dev/null > "$FOLDER/image.log" 2>&1 || rc=$?
+    [ $rc -eq 0 ] || tail -n 40 "$FOLDER/image.log"
+    echo "bookworm: packaging/Containerfile: $([ $rc -eq 0 ] && echo passed || echo "failed ($rc)")"
     return $rc
 }
 
@@ -141,6 +155,7 @@ for suite in "$@"; do
     glibc=$(chroot "$FOLDER/$suite" dpkg-query -W -f '${Version}' libc6)
     if dpkg --compare-versions "$glibc" ge "$(dpkg-query -W -f '${Version}' libc6 | sed 's/-.*//')"; then
         in_root "$suite" deb "" "$(echo "$DEBS"/*.deb)" "$DEB_LINES" || failed=1
+        [ "$suite" != bookworm ] || image_build || failed=1
     else
         echo "$suite: deb: its glibc is older than that which the packages are built with"
     fi
