@@ -235,7 +235,7 @@ int mu_agent_set_up(struct mu_agent *agent)
     if (!options->hosts && mu_agent_take_tasks(agent, mu_agent_capacity(agent), 0))
         return -1;
     if (!options->hosts)
-        agent->num_tasks = options->num_tasks;
+        agent->num_tasks = agent->local_tasks = mu_agent_is_live(agent) ? options->elastic->most : options->num_tasks;
     mu_agent_name_job(agent);
     if (mu_agent_start_guard(agent))
         return -1;

@@ -115,6 +115,7 @@ enum mu_agent_on_failure {
 struct mu_agent_elastic {
     uint32_t least, most; /* tasks that it may have; options->num_tasks: at first */
     enum mu_agent_on_failure on_failure;
+    int live; /* tasks that stay are not started again: they wait for each epoch themselves (muster/membership.h) */
 };
 
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };

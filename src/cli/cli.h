@@ -76,6 +76,7 @@ enum mu_cli_option_id {
     MU_OPT_PTY,
     MU_OPT_LATENCY,
     MU_OPT_LIBTENSORFLOW,
+    MU_OPT_LIVE,
     MU_OPT_MAP_BY,
     MU_OPT_MATRIX,
     MU_OPT_MEMFD,

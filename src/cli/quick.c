@@ -49,6 +49,7 @@ static const struct {
     {"restart-delay", 1},
     {"elastic", 1},
     {"on-failure", 1},
+    {"live", 0},
     {"heartbeat-timeout", 1},
     {"threads", 1},
     {NULL, 0},

@@ -246,6 +246,11 @@ static int scale_run(struct mu_cli_call *call)
         status = muster_segment_info(muster_segment_of(s.muster), &info);
     if (!status)
         code = call->values[MU_OPT_REMOVE] ? names_take(&s) : size_take(&s, call->operands[0]);
+    if (!status && !code && (s.wanted < s.now.least || s.wanted > s.now.most)) {
+        fprintf(stderr, "%s: %u members would be left; the job may have %u to %u\n", call->path, s.wanted, s.now.least,
+                s.now.most);
+        code = MU_CLI_EXIT_FAILURE;
+    }
     if (!status && !code && s.wanted != s.now.size) {
         lists_fill(&s);
         status = s.is_anew ? scale_wish(&s)

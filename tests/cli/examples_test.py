@@ -38,6 +38,7 @@ NOT_RUN = {
 # Programs and files in fences, by file and language.
 FENCES = {
     ("README.md", "c"): "a piece of a program; examples/ has whole ones, which are tests",
+    ("docs/ELASTIC.md", "c"): "a piece of a program; tests/launch/epochs_main.c is a whole one",
     ("docs/HOSTS.md", "yaml"): "tests/launch/kubernetes_test.sh reads it",
     ("docs/JAX.md", "python"): "JAX and TensorFlow: tests/interop runs such programs",
     ("docs/METRICS.md", "yaml"): "Prometheus reads it; tests/agent/metrics_test.py reads what that fetches",

@@ -5,6 +5,8 @@
  * asked for, all are ended, and all are started again, with new ranks, a new size, and another segment, so that nothing
  * of the last epoch is met. An attempt is an epoch: its segment has a membership that says so (segment/members.h).
  *
+ * A live job (live.c) is another matter: its epochs follow each other in one segment, and its programs wait for them.
+ *
  * What is asked for (`muster scale`, or a task) is a change of that membership that is pending: the launcher looks ten
  * times a second, takes it, or rolls it back in words. One that is taken is not rolled back any more: it ends with this
  * segment, and the next segment's membership is its outcome. A launcher that is killed before that leaves a job that
@@ -22,21 +24,9 @@
 
 #define LOOK_NS 100000000u /* as every wait */
 
-struct elastic_state {
-    uint64_t look_at, word; /* when the membership is looked at; its word, as it was then */
-    uint32_t wanted;        /* tasks of the next epoch that were asked for; 0: nothing was */
-    uint32_t failures;      /* attempts that a failure has ended, and after which there was another */
-    char why[448];          /* there is this epoch; "": it is the first */
-};
-
-static struct elastic_state *elastic_state(const struct mu_agent *agent)
-{
-    return mu_component_state(agent, MU_COMPONENT_ELASTIC);
-}
-
 uint32_t mu_agent_elastic_changes(const struct mu_agent *agent)
 {
-    return agent->options->elastic ? agent->attempt - elastic_state(agent)->failures : 0;
+    return agent->options->elastic ? agent->attempt - mu_agent_elastic(agent)->failures : 0;
 }
 
 /* Where no number is said: as long as there are tasks to lose. */
@@ -45,7 +35,7 @@ uint32_t mu_agent_elastic_restarts(const struct mu_agent *agent)
     const struct mu_agent_elastic *elastic = agent->options->elastic;
     uint32_t spare = elastic->on_failure == MU_AGENT_SHRINK ? agent->num_tasks - elastic->least : 0;
 
-    return agent->options->restarts ? agent->options->restarts : elastic_state(agent)->failures + spare;
+    return agent->options->restarts ? agent->options->restarts : mu_agent_elastic(agent)->failures + spare;
 }
 
 /* ---- what is asked for ------------------------------------------------------------------------------------------- */
@@ -61,7 +51,7 @@ static const char *elastic_obstacle(const struct mu_agent *agent)
 
 static void change_take(struct mu_agent *agent, const struct mu_members *head)
 {
-    struct elastic_state *state = elastic_state(agent);
+    struct elastic_state *state = mu_agent_elastic(agent);
     const char *why = elastic_obstacle(agent);
     uint32_t wanted = 0;
     struct mu_ctx *ctx;
@@ -85,13 +75,17 @@ static void change_take(struct mu_agent *agent, const struct mu_members *head)
 
 static void elastic_tick(struct mu_agent *agent, uint64_t now)
 {
-    struct elastic_state *state = elastic_state(agent);
+    struct elastic_state *state = mu_agent_elastic(agent);
     struct mu_members head;
     uint64_t word;
 
     if (!state->look_at || now < state->look_at)
         return;
     state->look_at = now + LOOK_NS;
+    if (mu_agent_is_live(agent)) {
+        mu_agent_live_look(agent, now);
+        return;
+    }
     if (agent->phase != MU_PHASE_RUNNING || mu_agent_is_ending(agent) ||
         mu_membership_look(agent->segment, &head, &word) != MUSTER_OK || (word & ~MU_WORD_S) == state->word)
         return;
@@ -102,7 +96,7 @@ static void elastic_tick(struct mu_agent *agent, uint64_t now)
 
 static uint64_t elastic_due(const struct mu_agent *agent)
 {
-    return elastic_state(agent)->look_at ? elastic_state(agent)->look_at : UINT64_MAX;
+    return mu_agent_elastic(agent)->look_at ? mu_agent_elastic(agent)->look_at : UINT64_MAX;
 }
 
 /* ---- from one epoch to the next ---------------------------------------------------------------------------------- */
@@ -131,7 +125,7 @@ static uint32_t size_after_failure(struct mu_agent *agent)
 
     if (elastic->on_failure == MU_AGENT_END)
         return 0;
-    if (options->restarts && elastic_state(agent)->failures >= options->restarts) {
+    if (options->restarts && mu_agent_elastic(agent)->failures >= options->restarts) {
         mu_agent_say("the job ends: it was started again after %u failure%s already (--restarts)", options->restarts,
                      options->restarts == 1 ? "" : "s");
         return 0;
@@ -148,7 +142,7 @@ static uint32_t size_after_failure(struct mu_agent *agent)
 
 static void note_loss(struct mu_agent *agent)
 {
-    struct elastic_state *state = elastic_state(agent);
+    struct elastic_state *state = mu_agent_elastic(agent);
     char name[120], words[256];
 
     mu_agent_task_name(agent, (uint32_t)agent->root_cause, name, sizeof name);
@@ -158,10 +152,12 @@ static void note_loss(struct mu_agent *agent)
 
 uint32_t mu_agent_elastic_again(struct mu_agent *agent, uint64_t *ret_delay_ns)
 {
-    struct elastic_state *state = elastic_state(agent);
+    struct elastic_state *state = mu_agent_elastic(agent);
     uint32_t size = state->wanted;
 
     *ret_delay_ns = 0;
+    if (mu_agent_is_live(agent))
+        return 0;
     if (agent->root_cause >= 0) {
         size = size ? size : size_after_failure(agent);
         if (!size)
@@ -183,20 +179,32 @@ uint32_t mu_agent_elastic_again(struct mu_agent *agent, uint64_t *ret_delay_ns)
 static int elastic_begin(struct mu_agent *agent)
 {
     const struct mu_agent_elastic *elastic = agent->options->elastic;
-    struct elastic_state *state = elastic_state(agent);
+    struct elastic_state *state = mu_agent_elastic(agent);
     struct mu_ctx *ctx;
     enum muster_status status;
+    uint32_t size;
 
     if (!elastic)
         return 0;
+    size = elastic->live ? agent->options->num_tasks : agent->num_tasks;
+    state->size = state->target = size;
+    state->epoch = 1;
+    free(state->leavers);
+    state->leavers = calloc(elastic->most, sizeof *state->leavers);
+    if (!state->leavers) {
+        mu_agent_say("out of memory");
+        return -1;
+    }
     status = mu_enter(agent->muster, &ctx);
     if (!status) {
-        status = mu_membership_begin(ctx, &(struct mu_membership_set){.epoch = agent->attempt + 1,
-                                                                      .size = agent->num_tasks,
-                                                                      .least = elastic->least,
-                                                                      .most = elastic->most,
-                                                                      .anew = true,
-                                                                      .text = state->why});
+        status = mu_membership_begin(
+            ctx, &(struct mu_membership_set){.epoch = agent->attempt + 1,
+                                             .size = size,
+                                             .least = elastic->least,
+                                             .most = elastic->most,
+                                             .anew = !elastic->live,
+                                             .shrinks = elastic->live && elastic->on_failure != MU_AGENT_END,
+                                             .text = state->why});
         mu_exit(ctx);
     }
     if (status) {
@@ -210,14 +218,23 @@ static int elastic_begin(struct mu_agent *agent)
 
 static void elastic_part(struct mu_agent *agent)
 {
-    elastic_state(agent)->look_at = 0;
+    mu_agent_elastic(agent)->look_at = 0;
+}
+
+static void elastic_close(struct mu_agent *agent)
+{
+    free(mu_agent_elastic(agent)->leavers);
+    mu_agent_elastic(agent)->leavers = NULL;
 }
 
 static void elastic_describe(const struct mu_agent *agent, char *text, size_t size)
 {
-    const struct elastic_state *state = elastic_state(agent);
+    const struct elastic_state *state = mu_agent_elastic(agent);
 
-    if (agent->options->elastic)
+    if (mu_agent_is_live(agent))
+        snprintf(text, size, "- epoch %llu tasks %u/%u failures %u", (unsigned long long)state->epoch, state->size,
+                 state->target, state->failures);
+    else if (agent->options->elastic)
         snprintf(text, size, "- epoch %u tasks %u/%u failures %u", agent->attempt + 1, agent->num_tasks,
                  state->wanted ? state->wanted : agent->num_tasks, state->failures);
 }
@@ -229,5 +246,6 @@ const struct mu_component mu_elastic_component = {
     .due = elastic_due,
     .tick = elastic_tick,
     .part = elastic_part,
+    .close = elastic_close,
     .describe = elastic_describe,
 };

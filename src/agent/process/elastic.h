@@ -6,6 +6,32 @@
 
 #include "agent/private.h"
 
+/* A task that is no member any more. */
+struct mu_agent_leaver {
+    uint64_t end_at; /* it is told to end; 0: it is a member, or does not live */
+    int is_told;
+};
+
+struct elastic_state {
+    uint64_t look_at, word; /* when the membership is looked at; its word, as it was then */
+    uint32_t wanted;        /* tasks of the next epoch that were asked for; 0: nothing was */
+    uint32_t failures;      /* after which there was another attempt; of a live job replacements */
+    char why[448];          /* there is this epoch; "": it is the first */
+    /* of a live job */
+    struct mu_agent_leaver *leavers; /* by task */
+    uint32_t size, target;           /* members, and as many as there are to be */
+    uint64_t epoch;
+};
+
+static inline struct elastic_state *mu_agent_elastic(const struct mu_agent *agent)
+{
+    return mu_component_state(agent, MU_COMPONENT_ELASTIC);
+}
+static inline int mu_agent_is_live(const struct mu_agent *agent)
+{
+    return agent->options->elastic && agent->options->elastic->live;
+}
+
 /* Entries of agent->tasks: the tasks that the job may have here. */
 static inline uint32_t mu_agent_capacity(const struct mu_agent *agent)
 {
@@ -17,6 +43,12 @@ uint32_t mu_agent_elastic_again(struct mu_agent *agent, uint64_t *ret_delay_ns);
 /* What its tasks are told: attempts that no failure has brought; how often a failure may start the job again. */
 uint32_t mu_agent_elastic_changes(const struct mu_agent *agent);
 uint32_t mu_agent_elastic_restarts(const struct mu_agent *agent);
+
+/* ---- live.c: a job with epochs that follow each other in its segment ---- */
+/* Start the tasks that a pending change asks for; end those that are no members. Ten times a second. */
+void mu_agent_live_look(struct mu_agent *agent, uint64_t now);
+/* The task has ended, and the segment knows: whether that is the job's failure. */
+void mu_agent_live_ended(struct mu_agent *agent, uint32_t task_id);
 
 /* ---- attempt.c ---- */
 /* Before what was started again so often is started once more. */

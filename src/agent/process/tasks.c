@@ -251,19 +251,20 @@ static int start_all(struct mu_agent *agent)
 {
     struct starting ring[MU_LAUNCH_BEGUN_MAX];
     uint32_t begun = 0, settled = 0, first = agent->first_task;
+    uint32_t count = mu_agent_is_live(agent) ? agent->options->num_tasks : agent->local_tasks;
     int rc = 0;
 
-    while (!rc && begun < agent->local_tasks && begun < MU_LAUNCH_BEGUN_MAX) {
+    while (!rc && begun < count && begun < MU_LAUNCH_BEGUN_MAX) {
         rc = begin_task(agent, first + begun, &ring[begun]);
         begun += !rc;
     }
     rc |= start_company(agent, rc);
     while (settled < begun) {
-        if (begun == agent->local_tasks) /* sleep until the last has exec'ed, and not be woken by each before it */
+        if (begun == count) /* sleep until the last has exec'ed, and not be woken by each before it */
             mu_launch_await(&ring[(begun - 1) % MU_LAUNCH_BEGUN_MAX].begun);
         rc |= settle_task(agent, first + settled, &ring[settled % MU_LAUNCH_BEGUN_MAX], rc);
         settled++;
-        if (!rc && begun < agent->local_tasks) {
+        if (!rc && begun < count) {
             rc = begin_task(agent, first + begun, &ring[begun % MU_LAUNCH_BEGUN_MAX]);
             begun += !rc;
         }
@@ -286,7 +287,7 @@ int mu_agent_make_environments(struct mu_agent *agent, const struct mu_agent_ser
         .changes = mu_agent_elastic_changes(agent),
         .grpc = served->grpc,
         .tcpstore = served->tcpstore,
-        .recoverable = options->restart_tasks,
+        .recoverable = options->restart_tasks || mu_agent_is_live(agent),
         .to_terminal = options->pty || (!options->label && !options->output && isatty(1)),
         .serves_mpi = served->mpi,
         .error_folder = mu_agent_error_folder(agent),
@@ -348,7 +349,7 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     task->ended = 1;
     task->wait_status = info->si_code == CLD_EXITED ? (info->si_status & 0xff) << 8
                                                     : info->si_status | (info->si_code == CLD_DUMPED ? 0x80 : 0);
-    task->by_us = mu_agent_is_ending(agent);
+    task->by_us |= mu_agent_is_ending(agent);
     mu_components_judge(agent, task_id, task->wait_status);
     if (task->verdict)
         task->wait_status = task->verdict;
@@ -359,7 +360,8 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
         kill(-task->pid, SIGKILL); /* its group's number is ours until it is reaped */
     else if (mu_agent_follows(agent))
         mu_agent_tell_ended(agent, task_id);
-    else if (!task->by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
+    else if (!task->by_us && agent->root_cause < 0 && !mu_agent_is_live(agent) &&
+             mu_launch_code(task->wait_status) != 0)
         agent->root_cause = (int32_t)task_id;
     mu_launch_guard_task(agent->launching.guard, task_id - agent->first_task, 0);
     waitid(P_PIDFD, (id_t)task->pidfd, &reaped, WEXITED);
@@ -369,9 +371,11 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
         mu_launch_terminal_take(&agent->launching.terminal);
     if (agent->muster)
         mu_task_process_ended(agent->muster, (int32_t)task_id, (uint32_t)task->pid, task->wait_status,
-                              task->restart_at == UINT64_MAX);
+                              task->restart_at == UINT64_MAX && !mu_agent_is_live(agent));
     else if (mu_segment_is_committed(agent->segment)) /* somebody has joined; until then nobody is to be told */
         mu_agent_be_there(agent);
+    if (mu_agent_is_live(agent))
+        mu_agent_live_ended(agent, task_id);
     mu_components_ended(agent, task_id);
 }
 

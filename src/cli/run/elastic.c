@@ -56,6 +56,8 @@ int mu_cli_take_elastic(const struct mu_cli_call *call, struct mu_agent_elastic 
 
     if (code)
         return code;
+    if (!range && call->values[MU_OPT_LIVE])
+        return mu_cli_usage(call, "--live needs --elastic MIN:MAX");
     if (!range)
         return call->values[MU_OPT_ON_FAILURE] ? mu_cli_usage(call, "--on-failure needs --elastic MIN:MAX") : 0;
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
@@ -65,6 +67,13 @@ int mu_cli_take_elastic(const struct mu_cli_call *call, struct mu_agent_elastic 
     if ((elastic->on_failure == MU_AGENT_REPLACE || elastic->on_failure == MU_AGENT_RESTART) &&
         !call->values[MU_OPT_RESTARTS])
         return mu_cli_usage(call, "--on-failure %s needs --restarts N: how often", mu_cli_on_failure(what));
+    elastic->live = call->values[MU_OPT_LIVE] != NULL;
+    if (elastic->live && elastic->on_failure == MU_AGENT_RESTART)
+        return mu_cli_usage(call,
+                            "--live and --on-failure restart exclude each other: that is --elastic without --live");
+    if (elastic->live && call->values[MU_OPT_GRPC])
+        return mu_cli_usage(call, "--live and --grpc exclude each other: its clients register for a fixed number of "
+                                  "tasks");
     options->elastic = elastic;
     return range_take(call, range, elastic);
 }
@@ -88,6 +97,9 @@ int mu_cli_check_elastic(const struct mu_cli_call *call, const struct mu_agent_o
     if (to && mu_cli_parse_unsigned(to, UINT32_MAX, &task) == 0 && task >= elastic->least)
         return mu_cli_usage(call, "--stdin %s: with --elastic %u:%u there may be no such task", to, elastic->least,
                             elastic->most);
+    if (elastic->live && mpi && strcmp(mpi, "none") != 0)
+        return mu_cli_usage(
+            call, "--live and --mpi %s exclude each other: MPI's programs are of a fixed number of tasks", mpi);
     if (mpi && strcmp(mpi, "pmix") == 0)
         return mu_cli_usage(call, "--elastic and --mpi pmix exclude each other: its namespace has a fixed number of "
                                   "tasks");

@@ -15,6 +15,8 @@ extern mu_cli_words mu_cli_on_failure;
 
 #define MU_CLI_ELASTIC_OPTIONS                                                                                         \
     {MU_OPT_ELASTIC, 0, "elastic", "MIN:MAX", NULL, "a lost task does not end the job, nor does 'muster scale'"},      \
+        {MU_OPT_LIVE, 0,    "live",                                                                                    \
+         NULL,        NULL, "with --elastic: programs wait for each epoch, and those that stay run on"},               \
     {                                                                                                                  \
         MU_OPT_ON_FAILURE, 0, "on-failure", "WHAT", mu_cli_on_failure,                                                 \
             "with --elastic, of a lost task: shrink (default), replace, restart, end"                                  \

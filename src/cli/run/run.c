@@ -345,12 +345,12 @@ int mu_cli_take_segment(struct mu_cli_call *call, uint32_t local_tasks, struct m
 
 MU_WORDS(mu_cli_mpi_way, "auto", "pmi1", "port", "pmix", "none")
 
-static int run_take_mpi(struct mu_cli_call *call, enum mu_agent_mpi *ret_mpi)
+static int run_take_mpi(struct mu_cli_call *call, struct mu_agent_options *options)
 {
-    size_t index = MU_AGENT_MPI_AUTO;
+    size_t index = options->elastic && options->elastic->live ? MU_AGENT_MPI_NONE : MU_AGENT_MPI_AUTO;
     int code = mu_cli_word(call, MU_OPT_MPI, &index);
 
-    *ret_mpi = (enum mu_agent_mpi)index;
+    options->mpi = (enum mu_agent_mpi)index;
     return code;
 }
 
@@ -365,7 +365,7 @@ static int run_take_options(struct mu_cli_call *call, uint32_t local_tasks, stru
     if (!code)
         code = take_restarts(call, options);
     if (!code)
-        code = run_take_mpi(call, &options->mpi);
+        code = run_take_mpi(call, options);
     return code ? code : take_output(call, options);
 }
 

@@ -1,0 +1,143 @@
+/*
+ * agent/process/live.c: a live elastic job: its epochs follow each other in one segment, and its tasks wait for them.
+ *
+ * The membership says which tasks there are to be, and the launcher sees to it that there are: a task that a pending
+ * change asks for is started; one that is no member any more, and has no part in a change, is given time to leave, and
+ * is then ended. Nothing of it is kept that a look at the membership would not tell again. Members that are lost leave
+ * the membership without the launcher, as long as enough are left (segment/members_settle.c); where they do not, the
+ * loss is the job's failure. A task that ends before it has joined is no live program: its end fails the job, or, of
+ * one that was to come, the change.
+ */
+#include "agent/process/elastic.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <muster/membership.h>
+
+#include "segment/members.h"
+
+#define REPLACE_NS 60000000000u /* within which one that replaces another takes part */
+
+static void live_start(struct mu_agent *agent, uint32_t task_id)
+{
+    struct mu_agent_task *task = &agent->tasks[task_id];
+
+    if (task->started && !task->ended)
+        return;
+    task->attempt += (uint32_t)task->started;
+    if (mu_agent_start_task(agent, task_id)) {
+        mu_agent_post(agent, MU_ON_END);
+        return;
+    }
+    agent->anew++;
+    mu_components_started(agent, task_id, 1);
+}
+
+/* One that is no member: SIGTERM when its time to leave is over, SIGKILL when that is over once more. */
+static void live_end(struct mu_agent *agent, uint32_t task_id, uint64_t now)
+{
+    struct mu_agent_leaver *leaver = &mu_agent_elastic(agent)->leavers[task_id];
+    struct mu_agent_task *task = &agent->tasks[task_id];
+
+    if (!leaver->end_at) {
+        *leaver = (struct mu_agent_leaver){.end_at = now + agent->options->grace_ns};
+    } else if (now >= leaver->end_at) {
+        kill(-task->pid, leaver->is_told ? SIGKILL : SIGTERM); /* not reaped: the group's number is its own */
+        task->by_us = 1;
+        *leaver = (struct mu_agent_leaver){.end_at = now + agent->options->grace_ns, .is_told = 1};
+    }
+}
+
+static void live_settle(struct mu_agent *agent, uint32_t task_id, uint8_t flags, uint64_t now)
+{
+    struct mu_agent_task *task = &agent->tasks[task_id];
+
+    if (flags & MU_IS_NEXT && !(flags & MU_IS_MEMBER))
+        live_start(agent, task_id);
+    if (!(flags & (MU_IS_NEXT | MU_IS_MEMBER)) && task->started && !task->ended)
+        live_end(agent, task_id, now);
+    else
+        mu_agent_elastic(agent)->leavers[task_id].end_at = 0;
+}
+
+/* A task is missing: the lowest number that is free is to come. */
+static void live_replace(struct mu_agent *agent, const struct mu_membership_copy *c)
+{
+    struct elastic_state *state = mu_agent_elastic(agent);
+
+    if (agent->options->elastic->on_failure != MU_AGENT_REPLACE || c->head.phase != MUSTER_PHASE_STEADY ||
+        state->size >= state->target || state->failures >= agent->options->restarts)
+        return;
+    for (uint32_t i = 0; i < c->head.count; i++) {
+        int32_t come = (int32_t)i;
+
+        if (c->rows[i].flags & MU_IS_MEMBER || (agent->tasks[i].started && !agent->tasks[i].ended))
+            continue;
+        if (muster_membership_propose(agent->muster, &come, 1, NULL, NULL, 0, REPLACE_NS, NULL) == MUSTER_OK)
+            state->failures++;
+        return;
+    }
+}
+
+void mu_agent_live_look(struct mu_agent *agent, uint64_t now)
+{
+    struct elastic_state *state = mu_agent_elastic(agent);
+    struct mu_membership_copy c;
+
+    if (agent->phase != MU_PHASE_RUNNING || mu_agent_is_ending(agent) || agent->is_suspended)
+        return;
+    if (mu_membership_read(agent->segment, &c) == MUSTER_OK) {
+        state->size = mu_membership_count(&c, MU_IS_MEMBER);
+        if (c.head.epoch != state->epoch && c.head.outcome == MUSTER_OUTCOME_COMMITTED)
+            state->target = state->size;
+        state->epoch = c.head.epoch;
+        for (uint32_t i = 0; i < c.head.count && i < agent->num_tasks; i++)
+            live_settle(agent, i, c.rows[i].flags, now);
+        live_replace(agent, &c);
+    }
+    mu_membership_done(&c);
+}
+
+/* It was to come, and whatever its status is it has not: started again it would end again. */
+static void comer_ended(struct mu_agent *agent, uint32_t task_id, uint64_t change)
+{
+    char name[120], words[256], why[400];
+
+    mu_agent_task_name(agent, task_id, name, sizeof name);
+    snprintf(why, sizeof why, "%s, which was to come, %s", name,
+             mu_agent_words(agent, &agent->tasks[task_id], words, sizeof words));
+    muster_membership_cancel(agent->muster, change, why);
+}
+
+void mu_agent_live_ended(struct mu_agent *agent, uint32_t task_id)
+{
+    struct mu_agent_task *task = &agent->tasks[task_id];
+    struct mu_membership_copy c;
+    uint8_t flags = MU_IS_MEMBER;
+    uint32_t left = 0;
+    uint64_t epoch = 0;
+    char name[120], words[256];
+
+    if (mu_agent_is_ending(agent))
+        return;
+    if (mu_membership_read(agent->segment, &c) == MUSTER_OK) {
+        flags = c.rows[task_id].flags;
+        left = mu_membership_count(&c, MU_IS_MEMBER);
+        epoch = c.head.epoch;
+        if ((flags & (MU_IS_NEXT | MU_IS_MEMBER)) == MU_IS_NEXT)
+            comer_ended(agent, task_id, c.head.change);
+    }
+    mu_membership_done(&c);
+    if (mu_launch_code(task->wait_status) == 0 || task->by_us)
+        return;
+    if (flags & MU_IS_MEMBER) {
+        if (agent->root_cause < 0)
+            agent->root_cause = (int32_t)task_id;
+        return;
+    }
+    task->by_us = 1; /* its status is not the job's */
+    mu_agent_task_name(agent, task_id, name, sizeof name);
+    mu_agent_say("%s %s; epoch %llu goes on with %u task%s", name, mu_agent_words(agent, task, words, sizeof words),
+                 (unsigned long long)epoch, left, left == 1 ? "" : "s");
+}
