@@ -205,8 +205,10 @@ static void time_objects(const struct run *run, struct rank *r, const void *byte
         arrive(r);
         bench_ok(muster_kv_get(r->muster, "object", MUSTER_NTS, MUSTER_FOREVER, &object, sizeof(object), &len, NULL),
                  "muster_kv_get");
-        if (!object)
+        if (!object) {
+            arrive(r); /* before the next row's key */
             break;
+        }
         if (gets) {
             uint64_t start = bench_ticks();
             struct muster_object_view view;
