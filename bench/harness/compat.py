@@ -1,4 +1,5 @@
 """The rows of programs that are not muster's own: PyTorch's stores and process groups, MPI's launch."""
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -95,10 +96,12 @@ def calls_group(tools, effort):
     muster, script = able_muster(tools), os.path.join(PEERS, "calls.py")
     more = {} if not muster else {"PYTHONPATH": os.path.join(os.path.dirname(rows.HERE), "python/src"), "PYTHONDONTWRITEBYTECODE": "",
                                   "MUSTER_LIBRARY": os.path.join(os.path.dirname(muster), "libmuster.so.0")}
+    missing = {"muster": "" if muster else "the muster command is not built",
+               "loky": "" if importlib.util.find_spec("loky") else "loky is not installed"}
     return Group("calls", [Contender(who, [sys.executable, script, who, str(min(effort.slice / 2, 2)), "2" if effort.quick else "20"],
                                      environment=more if who == "muster" else {}, timeout=120, repeats=1 if effort.quick else 3,
-                                     missing="" if muster or who != "muster" else "the muster command is not built")
-                           for who in ("muster", "Pool", "ProcessPoolExecutor")])
+                                     missing=missing.get(who, ""))
+                           for who in ("muster", "Pool", "ProcessPoolExecutor", "loky")])
 
 
 def ps_group(tools, effort):

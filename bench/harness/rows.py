@@ -253,6 +253,7 @@ def groups(tools, effort):
         Group("topology", [own(tools, "muster", "topology", tasks, effort.runs) for tasks in (8, effort.many)]),
         Group("exchange", [own(tools, "muster", "exchange", tasks, effort.runs) for tasks in (8, effort.many)]),
         Group("object", [own(tools, "muster", "object", effort.slice)]),
+        Group("call", [own(tools, "muster", "call", effort.slice)]),
         Group("queue", [own(tools, "muster", "queue", effort.slice)]),
         later("grpc", grpc_group, tools, effort),
         later("grpcio", grpcio_group, tools, effort),

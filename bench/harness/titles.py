@@ -156,6 +156,9 @@ TITLES = {
     "exchange.128": "128 tasks exchange the topologies of 8 devices each",
     **{"object.%s.%d" % (what, size): title % name for size, name in ((20, "20 B"), (70000, "70 kB"), (1 << 20, "1 MiB"), (64 << 20, "64 MiB"))
        for what, title in (("put", "put and drop an object of %s"), ("get", "get an object of %s, and give the view back"))},
+    "call.seal": "an object is sealed → its sleeping get returns",
+    "call.one": "a call of a C function: submit, run by a worker that slept, get (the futex: two wake-ups)",
+    "call.many": "the same, 2,000 submitted at once to two workers: each",
     "object.wait.1000": "wait for 1,000 sealed objects one by one: each",
     "object.wait.100000": "wait for 100,000 sealed objects one by one: each",
     **{"queue.%d.%d" % (readers, size): "a message of %s, read by %d" % (name, readers)
@@ -165,6 +168,8 @@ TITLES = {
     "run.64": "start 64 times true, wait for all",
     "memory.empty": "committed bytes of an empty segment",
     "memory.task": "bytes of one more task",
+    "memory.object": "bytes that an object takes beside its own",
+    "memory.call": "bytes of a call that waits for a worker",
     "memory.agent.1": "resident bytes of the launcher of 1 task",
     "memory.agent.64": "resident bytes of the launcher of 64 tasks",
     "memory.agent.512": "resident bytes of the launcher of 512 tasks",

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Calls of Python functions in two worker processes: muster.remote, multiprocessing.Pool, ProcessPoolExecutor.
+"""Calls of Python functions in two worker processes: muster.remote, multiprocessing.Pool, ProcessPoolExecutor, loky.
 
     calls.py WHO SECONDS STARTS       (seconds for each row, starts of the pool; prints the lines of bench/measure.h)
 
@@ -86,6 +86,12 @@ class Executor:
         self.pool.shutdown()
 
 
+class Loky(Executor):
+    def __init__(self):
+        import loky
+        self.pool = loky.ProcessPoolExecutor(WORKERS)
+
+
 def timed(metric, call, each):
     samples, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or not samples:
@@ -119,7 +125,7 @@ def deaths_of(kind):
 
 
 def main():
-    kind = {"muster": Muster, "Pool": Pool, "ProcessPoolExecutor": Executor}[who]
+    kind = {"muster": Muster, "Pool": Pool, "ProcessPoolExecutor": Executor, "loky": Loky}[who]
     start_of(kind)[0].end()  # what it imports
     samples = []
     for _ in range(starts):

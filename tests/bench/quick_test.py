@@ -21,10 +21,11 @@ ALWAYS = {"barrier.n2", "barrier.n2.avg16", "barrier.n4", "barrier.n8", "named.1
           "kv.get.uniform", "kv.get.chained", "kv.set.hot", "kv.set.uniform", "kv.increment", "kv.insert",
           "death.10MiB", "death.64MiB", "heartbeat", "attach", "attach.thread", "attach.leave", "audit", "trace.event",
           "trace.off", "trace.barrier", "ps.dense.4.n1", "ps.dense.1048576.n2", "ps.sparse.n2", "object.put.20", "object.put.67108864", "object.get.67108864",
-          "object.wait.100000", "queue.1.20", "queue.8.1048576",
+          "object.wait.100000", "call.seal", "call.one", "call.many", "memory.object", "memory.call", "queue.1.20", "queue.8.1048576",
           "tasks.join.2", "tasks.meet.16", "tasks.group.16", "tasks.named.16", "tasks.memory.16", "keys.get.1", "keys.set.100",
           "keys.insert.2000", "keys.audit.2000", "keys.memory.2000", "late.8.each", "late.8.call", "late.16.last",
-          "memory.empty", "memory.task", "cross.kv.get", "cross.kv.set", "cross.kv.copy", "cross.kv.set.latency"}
+          "memory.empty", "memory.task", "cross.kv.get", "cross.kv.set", "cross.kv.copy", "cross.kv.set.latency", "cross.object.20",
+          "cross.object.64m"}
 # Over gRPC, where the command is built.
 GRPC = {"grpc.register", "grpc.set", "grpc.get", "grpc.wake", "grpc.barrier.2", "grpc.barrier.8", "grpc.barrier.64",
         "grpc.load.set", "grpc.load.set.rate", "grpc.load.get.rate", "grpc.load.barrier.rate", "grpc.set.service", "grpc.death"}
