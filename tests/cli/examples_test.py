@@ -39,6 +39,7 @@ NOT_RUN = {
 FENCES = {
     ("README.md", "c"): "a piece of a program; examples/ has whole ones, which are tests",
     ("docs/ELASTIC.md", "c"): "a piece of a program; tests/launch/epochs_main.c is a whole one",
+    ("docs/ELASTIC.md", "python"): "tests/python/epochs_test.py runs such a program",
     ("docs/HOSTS.md", "yaml"): "tests/launch/kubernetes_test.sh reads it",
     ("docs/JAX.md", "python"): "JAX and TensorFlow: tests/interop runs such programs",
     ("docs/METRICS.md", "yaml"): "Prometheus reads it; tests/agent/metrics_test.py reads what that fetches",

@@ -19,7 +19,7 @@ from muster import _lib
 CC = os.environ.get("CC", "cc").split()
 STRUCTS = {"muster_segment_config": _lib.SegmentConfig, "muster_options": _lib.Options, "muster_kv_entry": _lib.KvEntry,
            "muster_kv_list": _lib.KvList, "muster_task_info": _lib.TaskInfo, "muster_error": _lib.ErrorInfo,
-           "muster_event": _lib.EventInfo, "muster_barrier_info": _lib.BarrierInfo,
+           "muster_event": _lib.EventInfo, "muster_membership": _lib.Membership, "muster_barrier_info": _lib.BarrierInfo,
            "muster_nccl_options": _lib.NcclOptions, "muster_object_room": _lib.ObjectRoom,
            "muster_object_view": _lib.ObjectView, "muster_object_info": _lib.ObjectInfo, "muster_function_text": _lib.FunctionText,
            "muster_function_info": _lib.FunctionInfo, "muster_argument": _lib.Argument,

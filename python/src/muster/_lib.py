@@ -61,6 +61,13 @@ class ErrorInfo(Structure):
                 ("since_ns", c_uint64), ("host", c_char * 64), ("message", c_char * 256)]
 
 
+class Membership(Structure):
+    _fields_ = [("epoch", c_uint64), ("change", c_uint64), ("phase", c_int), ("outcome", c_int), ("size", c_uint32),
+                ("capacity", c_uint32), ("least", c_uint32), ("most", c_uint32), ("role", c_int32), ("rank", c_int32),
+                ("role_size", c_uint32), ("deadline", c_uint64), ("since_ns", c_uint64), ("version", c_uint64),
+                ("text", c_char * 448)]
+
+
 class EventInfo(Structure):
     _fields_ = [("sequence", c_uint64), ("time_ns", c_uint64), ("task_id", c_int32), ("type", c_uint32),
                 ("len", c_size_t)]
@@ -224,6 +231,9 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_barrier_cancel": (c_int, (_H, c_char_p, c_uint64)),
     "muster_barrier_list": (c_int, (_H, VISIT_BARRIER, c_void_p)),
     "muster_group_create": (c_int, (_H, c_char_p) + _IDS + (c_size_t, c_uint64, POINTER(c_void_p))),
+    "muster_group_of_epoch": (c_int, (_H, POINTER(Membership), c_char_p, c_size_t, c_uint64, POINTER(c_void_p))),
+    "muster_membership_next": (c_int, (_H, POINTER(Membership), c_uint64)),
+    "muster_membership_changed": (c_int, (_H, POINTER(Membership))),
     "muster_group_free": (None, (_H,)),
     "muster_group_rank": (c_uint32, (_H,)),
     "muster_group_size": (c_uint32, (_H,)),

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Iterable, Optional, Tuple, Type, Union
 
 from muster import _wait
-from muster._lib import deadline_of, ids_of, int_of, lib
+from muster._lib import Membership, deadline_of, ids_of, int_of, lib
 from muster.errors import check
 
 _OPS = {"sum": 0, "min": 1, "max": 2, "band": 3, "bor": 4, "prod": 5}
@@ -31,7 +31,7 @@ class Group:
     """Made by task.group(). A member that dies, leaves or gives up fails it for good: make a new one then."""
 
     def __init__(self, task: Any, name: str, tasks: Optional[Iterable[int]], data_bytes: int,
-                 timeout: Optional[float]) -> None:
+                 timeout: Optional[float], epoch: Optional[Membership] = None) -> None:
         if "\0" in name:
             raise ValueError("a group's name has no NUL in it")
         made, (ids, count) = ctypes.c_void_p(), ids_of(tasks)
@@ -39,8 +39,13 @@ class Group:
         self._task, self.name = task, name
         _wait.prepare()
         deadline = deadline_of(timeout)
-        check(_wait.wait_in_group(task._m, lambda: int(lib.muster_group_create(
-            task._m, name.encode(), ids, count, int_of(data_bytes, 64, False), deadline, ctypes.byref(made)))))
+        length = int_of(data_bytes, 64, False)
+        if epoch is None:
+            check(_wait.wait_in_group(task._m, lambda: int(lib.muster_group_create(
+                task._m, name.encode(), ids, count, length, deadline, ctypes.byref(made)))))
+        else:
+            check(_wait.wait_in_group(task._m, lambda: int(lib.muster_group_of_epoch(
+                task._m, ctypes.byref(epoch), name.encode(), length, deadline, ctypes.byref(made)))))
         self._g = made.value
         task._groups.add(self)
         self.rank = int(lib.muster_group_rank(made))

@@ -17,11 +17,12 @@ import os
 import sys
 import weakref
 from types import TracebackType
-from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Type
+from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Type
 
 from muster import _joined, _lib, _wait
 from muster._lib import Options, SegmentConfig, deadline_of, ids_of, int_of, lib
 from muster.barrier import Barriers
+from muster.epoch import Epoch, epochs
 from muster.errors import DeadlineExceeded, Error, FailedPrecondition, check
 from muster.event import Events
 from muster.group import Group
@@ -152,6 +153,10 @@ class Task:
         """Meet the others and make a group: all with the same name, the same tasks in the same order (None: all), and the
         same data_bytes, the most that one gives to a collective (16384 at most)."""
         return Group(self, name, tasks, data_bytes, timeout)
+
+    def epochs(self, timeout: Optional[float] = None) -> Iterator[Epoch]:
+        """The epochs of a job with a membership, as long as this task is a member (muster.epoch)."""
+        return epochs(self, timeout)
 
     def state(self, task: Optional[int] = None) -> TaskState:
         """Of one task; None: of this one."""
