@@ -319,6 +319,18 @@ class Test(unittest.TestCase):
         self.assertEqual(self.client.values(s, ["a:0"]), {"a:0": 3}, "the session is as it was")
         self.wait("the step is cleaned up", lambda: all(worker.cleaned for worker in self.workers[::2]))
 
+    def test_an_error_that_follows_from_another_does_not_hide_it(self):
+        self.begin(three())
+        made = graph()
+        node(made, "root", "Fail", device="/job:ps", text="root", times=1, code=13, held=1)
+        node(made, "follows", "Fail", device="/job:worker/task:1", text="follows", times=1, code=10)
+        s = self.client.create(made)
+        late = self.client.later("RunStep", self.client.request(s, ["root:0", "follows:0"]))
+        self.assertTrue(self.workers[2].begun.wait(w.PATIENCE))
+        self.workers[0].release.set()
+        reply = m.RunStepResponse.FromString(late.result())
+        self.assertEqual((reply.status_code, reply.status_error_message), (13, "From /job:ps/replica:0/task:0:\nroot"))
+
     def test_a_step_that_blocks_ends_by_close_by_time_and_by_its_client(self):
         self.begin()
         made = graph()
@@ -506,10 +518,8 @@ class Test(unittest.TestCase):
         self.assertEqual(len(nulls), 1, "what an executor was given is not kept")
 
     def test_an_executor_that_ends_while_a_session_waits_for_it_is_told_of_at_once(self):
-        with tempfile.NamedTemporaryFile("w", suffix=".py") as server:
-            # It never serves, and ends when it is told to.
-            server.write("import os, sys, time\n"
-                         "while not os.path.exists(sys.argv[0] + '.end'): time.sleep(0.01)\n"
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as server:  # it never serves, and ends when it is told to
+            server.write("import os, sys, time\nwhile not os.path.exists(sys.argv[0] + '.end'): time.sleep(0.01)\n"
                          "os.unlink(sys.argv[0] + '.end'); sys.exit(5)\n")
             server.flush()
             job = w.Job(server.name)

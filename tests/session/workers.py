@@ -247,7 +247,7 @@ class Worker:
             for key in r.recv_key:
                 reply.recv.add(name=key, tensor=MEETING.take(r.step_id, key, stop))
         except Failed as e:
-            reply.status_code, reply.status_error_message = 3, str(e)
+            reply.status_code, reply.status_error_message = e.args[1] if len(e.args) > 1 else 3, e.args[0]
         except Stopped:
             self.cancelled.set()
             reply.status_code, reply.status_error_message = 1, "Step was cancelled"
@@ -304,7 +304,10 @@ class Run:
                     raise Stopped()
             return [value(1).SerializeToString()]
         if n.op == "Fail":
-            raise Failed(attrs["text"].s.decode() * attrs["times"].i)
+            if "held" in attrs:
+                w.release.wait(PATIENCE)
+            w.begun.set()
+            raise Failed(attrs["text"].s.decode() * attrs["times"].i, attrs["code"].i if "code" in attrs else 3)
         if n.op == "VariableV2":
             w.variables.setdefault(n.name, None)
             return [n.name]
