@@ -492,8 +492,9 @@ void mu_ss_session_tick(struct mu_ss_session *s, uint64_t now)
         next = step->next;
         mu_ss_step_tick(step, now);
     }
-    if (!s->num_conns && !s->steps && now >= s->used_ms + (o->idle_ms ? o->idle_ms : 60000))
+    if (!s->num_conns && !s->steps && now >= s->used_ms + (o->idle_ms ? o->idle_ms : 60000)) {
+        s->service->num_collected++;
         mu_ss_session_end(s, MUSTER_CANCELLED,
-                          "Step was cancelled because the session was garbage collected due to "
-                          "inactivity.");
+                          "Step was cancelled because the session was garbage collected due to inactivity.");
+    }
 }

@@ -118,6 +118,7 @@ static void close_session(struct mu_rpc_call *call, const void *body, size_t len
         return;
     s = session_said(call, r->session_handle);
     if (s) {
+        s->service->num_closed++;
         mu_ss_session_end(s, MUSTER_CANCELLED, "Step was cancelled by an explicit call to `Session::Close()`.");
         mu_rpc_answer(call, "", 0);
     } else {
@@ -324,5 +325,7 @@ const struct mu_rpc_method mu_ss_methods[] = {
     METHOD("MakeCallable", make_callable),
     METHOD("RunCallable", run_callable),
     METHOD("ReleaseCallable", release_callable),
+    {.path = "/muster.Sessions/List", .begin = mu_ss_people_list},
+    {.path = "/muster.Sessions/Close", .begin = mu_ss_people_close},
     {0},
 };

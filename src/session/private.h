@@ -19,6 +19,7 @@
  *   partial.c    steps that come in parts
  *   callable.c   steps that are described once
  *   replies.c    request ids, and the replies that are kept for them
+ *   people.c     which sessions there are, for people
  *   remote.c     the executors that are servers of WorkerService
  *
  * A graph knows neither sockets nor executors. All text that a client gets is TensorFlow's where programs look at it.
@@ -388,8 +389,8 @@ struct mu_ss_session {
     struct mu_ss_partial *partials;
     struct mu_ss_callable *callables;
     int64_t next_partial, next_callable;
-    uint64_t num_steps;
-    struct mu_rpc_conn **conns; /* by which it is used */
+    uint64_t num_steps, rated_steps, rated_ms, rate; /* rate: steps in the last second */
+    struct mu_rpc_conn **conns;                      /* by which it is used */
     uint32_t num_conns, room_conns;
     struct mu_ss_error last_error;
     char *broken; /* an executor of it is gone: why */
@@ -414,6 +415,11 @@ struct mu_ss_session *mu_ss_session_find(const struct mu_master *service, const 
 void mu_ss_reset(struct mu_master *service, struct mu_rpc_call *call, Mu__Session__ResetRequest *request);
 void mu_ss_resets_end(struct mu_master *service);
 
+/* ---- people.c ---- */
+void mu_ss_people_list(struct mu_rpc_call *call, const void *body, size_t len);
+void mu_ss_people_close(struct mu_rpc_call *call, const void *body, size_t len);
+void mu_ss_session_rate(struct mu_ss_session *s, uint64_t now);
+
 /* ---- methods.c ---- */
 extern const struct mu_rpc_method mu_ss_methods[]; /* ends with {0} */
 /* Refused with the error, which is cleared. */
@@ -430,7 +436,7 @@ struct mu_master {
     uint32_t num_sessions;
     struct mu_ss_replies replies;
     struct mu_ss_reset *resets;
-    uint64_t num_steps, num_failed, num_created;
+    uint64_t num_steps, num_failed, num_created, num_closed, num_reset, num_collected;
     uv_timer_t timer;
     void (*stopped)(void *arg);
     void *stopped_arg;

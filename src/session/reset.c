@@ -92,6 +92,7 @@ void mu_ss_reset(struct mu_master *service, struct mu_rpc_call *call, Mu__Sessio
         mu_ss_refuse(call, &error);
         return;
     }
+    service->num_reset += service->num_sessions;
     while (service->sessions)
         mu_ss_session_end(service->sessions, MUSTER_ABORTED, "Session was closed by a Reset of its master.");
     r->service = service;

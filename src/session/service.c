@@ -1,5 +1,5 @@
 /*
- * session/service.c: the master's making and its end, its clock, and what it tells people.
+ * session/service.c: the master's making and its end, and its clock.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@ static void on_session_timer(uv_timer_t *timer)
 
     for (struct mu_ss_session *s = service->sessions, *next; s; s = next) {
         next = s->next;
+        mu_ss_session_rate(s, now);
         mu_ss_session_tick(s, now);
     }
 }
@@ -151,15 +152,6 @@ void mu_master_lost(struct mu_master *service, const struct mu_executor *executo
     }
 }
 
-bool mu_master_close(struct mu_master *service, const char *handle)
-{
-    struct mu_ss_session *s = mu_ss_session_find(service, handle);
-
-    if (s)
-        mu_ss_session_end(s, MUSTER_ABORTED, "the session was closed by 'muster session close'");
-    return s != NULL;
-}
-
 static void session_server_stopped(void *arg)
 {
     struct mu_master *service = arg;
@@ -183,42 +175,4 @@ void mu_master_stop(struct mu_master *service, void (*stopped)(void *arg), void 
         mu_ss_session_end(service->sessions, MUSTER_ABORTED, "the master ends");
     mu_ss_resets_end(service);
     mu_rpc_stop(service->rpc, 100000000, session_server_stopped);
-}
-
-/* ---- for people -------------------------------------------------------------------------------------------------- */
-
-static uint32_t steps_count(const struct mu_ss_session *s)
-{
-    uint32_t count = 0;
-
-    for (const struct mu_ss_step *step = s->steps; step; step = step->next)
-        count++;
-    return count;
-}
-
-void mu_master_stats(const struct mu_master *service, struct mu_master_stats *ret)
-{
-    *ret = (struct mu_master_stats){.sessions = service->num_sessions,
-                                    .created = service->num_created,
-                                    .steps = service->num_steps,
-                                    .failed = service->num_failed};
-    for (const struct mu_ss_session *s = service->sessions; s; s = s->next)
-        ret->running += steps_count(s);
-}
-
-void mu_master_describe(const struct mu_master *service, char *text, size_t size)
-{
-    size_t n = 0;
-
-    text[0] = 0;
-    for (const struct mu_ss_session *s = service->sessions; s && n < size; s = s->next)
-        n += (size_t)snprintf(
-            text + n, size - n,
-            "%s client %s age %llu nodes %u version %lld steps %llu running %u bytes %zu error %.120s\n", s->handle,
-            s->peer, (unsigned long long)((uv_hrtime() - s->since_ns) / 1000000000), s->graph.num_nodes,
-            (long long)s->graph.version, (unsigned long long)s->num_steps, steps_count(s),
-            s->graph.bytes + s->compiled_bytes,
-            s->broken              ? s->broken
-            : s->last_error.status ? mu_ss_text(&s->last_error)
-                                   : "-");
 }

@@ -48,13 +48,10 @@ void mu_master_lost(struct mu_master *service, const struct mu_executor *executo
 
 struct mu_master_stats {
     uint32_t sessions, running;
-    uint64_t created, steps, failed;
+    uint64_t created, closed, reset, collected; /* closed: by their clients; collected: without any client left */
+    uint64_t steps, failed;
 };
 void mu_master_stats(const struct mu_master *service, struct mu_master_stats *ret_stats);
-/* A line for each session: handle, client, age in seconds, nodes, version, steps, running, bytes, last error. */
-void mu_master_describe(const struct mu_master *service, char *text, size_t size);
-/* For people: close it. False: there is none. */
-bool mu_master_close(struct mu_master *service, const char *handle);
 /* Closes every session. `stopped` is called when the loop has let go of everything: at once where there is none. */
 void mu_master_stop(struct mu_master *service, void (*stopped)(void *arg), void *arg);
 

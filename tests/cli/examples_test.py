@@ -34,6 +34,7 @@ NOT_RUN = {
     "muster segment check /tmp": "likewise",
     "muster status --job /tmp": "likewise",
     "muster kv list --job /tmp": "likewise",
+    "muster session": "the job needs a TensorFlow master; tests/session/people_test.py asks one",
 }
 # Programs and files in fences, by file and language.
 FENCES = {

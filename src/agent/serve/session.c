@@ -418,16 +418,16 @@ static void session_describe(const struct mu_agent *agent, char *text, size_t si
 {
     const struct session_state *state = session_state(agent);
     struct mu_master_stats stats;
-    int n;
 
     if (!state->master)
         return;
     mu_master_stats(state->master, &stats);
-    n = snprintf(text, size, "%s sessions %u running %u steps %llu failed %llu executors %u\n",
-                 mu_master_address(state->master), stats.sessions, stats.running, (unsigned long long)stats.steps,
-                 (unsigned long long)stats.failed, state->count);
-    if (n > 0 && (size_t)n < size)
-        mu_master_describe(state->master, text + n, size - (size_t)n);
+    snprintf(text, size,
+             "%s sessions %u running %u steps %llu failed %llu created %llu closed %llu reset %llu collected %llu "
+             "executors %u",
+             mu_master_address(state->master), stats.sessions, stats.running, (unsigned long long)stats.steps,
+             (unsigned long long)stats.failed, (unsigned long long)stats.created, (unsigned long long)stats.closed,
+             (unsigned long long)stats.reset, (unsigned long long)stats.collected, state->count);
 }
 
 static void session_ending(struct mu_agent *agent, int killed)

@@ -290,14 +290,16 @@ static void picture_take_mpi(struct muster *muster, struct mu_cli_picture *pictu
         picture->mpi = NULL;
 }
 
-static void picture_take_ray(struct muster *muster, struct mu_cli_picture *picture)
+/* "": it is not served, or elsewhere. */
+static void picture_take_note(struct muster *muster, const struct mu_cli_picture *picture, const char *key, char *note,
+                              size_t size)
 {
     size_t len = 0;
 
     if (!picture->creator_gone && !picture->segment.closed && !picture->own_host &&
-        muster_kv_try_get(muster, MU_AGENT_RAY_KEY, MUSTER_NTS, picture->ray, sizeof picture->ray - 1, &len, NULL))
+        muster_kv_try_get(muster, key, MUSTER_NTS, note, size - 1, &len, NULL))
         len = 0;
-    picture->ray[len < sizeof picture->ray ? len : 0] = 0;
+    note[len < size ? len : 0] = 0;
 }
 
 enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cli_picture *before,
@@ -333,7 +335,8 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     if (picture.leaves > picture.count)
         picture.leaves = 0;
     picture_take_mpi(muster, &picture);
-    picture_take_ray(muster, &picture);
+    picture_take_note(muster, &picture, MU_AGENT_RAY_KEY, picture.ray, sizeof picture.ray);
+    picture_take_note(muster, &picture, MU_AGENT_TF_KEY, picture.tf, sizeof picture.tf);
     picture_take_mindspore(muster, &picture);
     time_groups(&picture);
     if (mu_cli_diagnose(&picture))

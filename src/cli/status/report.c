@@ -235,6 +235,15 @@ static void print_epoch(const struct mu_cli_epoch *epoch, FILE *out)
     putc('\n', out);
 }
 
+static void print_note(const char *name, const char *note, FILE *out)
+{
+    if (!note[0])
+        return;
+    fputs(name, out);
+    mu_cli_print_line(out, note);
+    putc('\n', out);
+}
+
 static void print_job(const struct mu_cli_picture *picture, FILE *out)
 {
     const struct muster_segment_info *segment = &picture->segment;
@@ -266,11 +275,8 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
     }
     print_served(picture, MU_CLI_GRPC, "grpc", out);
     print_served(picture, MU_CLI_TCPSTORE, "tcpstore", out);
-    if (picture->ray[0]) {
-        fputs("ray      ", out);
-        mu_cli_print_line(out, picture->ray);
-        putc('\n', out);
-    }
+    print_note("ray      ", picture->ray, out);
+    print_note("tf       ", picture->tf, out);
     print_mindspore(&picture->mindspore, out);
     print_mpi(picture, out);
     if (picture->in_error) {

@@ -205,6 +205,10 @@ void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
         mu_cli_json_text(&json, "ray", picture->ray);
     else
         mu_cli_json_null(&json, "ray");
+    if (picture->tf[0])
+        mu_cli_json_text(&json, "tf", picture->tf);
+    else
+        mu_cli_json_null(&json, "tf");
     json_mindspore(&json, &picture->mindspore);
     mu_cli_epoch_json(&json, &picture->epoch);
     mu_cli_json_open(&json, "calls", '{');
