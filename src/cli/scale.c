@@ -19,6 +19,8 @@
 
 #define SCALE_NS 60000000000ull
 
+static const struct timespec pause = {.tv_nsec = 20000000}; /* between two looks */
+
 struct scaling {
     struct mu_cli_call *call;
     struct muster *muster; /* NULL: between two segments */
@@ -73,20 +75,31 @@ static int names_take(struct scaling *s)
     return 0;
 }
 
-/* Those that are to come have the lowest numbers that are free; those that are to go the highest ranks. */
-static void lists_fill(struct scaling *s)
+static bool number_is_free(const struct scaling *s, int32_t task)
 {
+    struct muster_task_info info;
+
+    for (size_t i = 0; i < s->count; i++)
+        if (s->members[i].task_id == task)
+            return false;
+    return muster_task_get(s->muster, task, &info) == MUSTER_OK && !info.alive; /* else it has not left yet */
+}
+
+/*
+ * Those that are to come have the lowest numbers that are free; those that are to go the highest ranks. True: there are
+ * enough.
+ */
+static bool lists_fill(struct scaling *s)
+{
+    s->num_come = 0;
     for (size_t i = s->count; i-- > 0 && s->num_go + s->wanted < s->now.size;)
         if (s->members[i].flags & MUSTER_MEMBER_IN)
             s->go[s->num_go++] = s->members[i].task_id;
     for (uint32_t task = 0; task < s->now.capacity && s->now.size + s->num_come < s->wanted; task++) {
-        bool is_member = false;
-
-        for (size_t i = 0; i < s->count; i++)
-            is_member |= s->members[i].task_id == (int32_t)task;
-        if (!is_member)
+        if (number_is_free(s, (int32_t)task))
             s->come[s->num_come++] = (int32_t)task;
     }
+    return s->is_anew || s->now.size + s->num_come >= s->wanted;
 }
 
 static enum muster_status scale_read(struct scaling *s)
@@ -151,7 +164,6 @@ static bool has_ended(const struct scale_launcher *launcher)
 /* Until the job's next segment is there, or its launcher is not. An exit status; the sentence has been printed. */
 static int segment_follow(struct scaling *s, const char *job, const struct scale_launcher *launcher, uint64_t epoch)
 {
-    const struct timespec pause = {.tv_nsec = 20000000};
     struct muster_options options;
 
     muster_options_init(&options);
@@ -252,7 +264,8 @@ static int scale_run(struct mu_cli_call *call)
         code = MU_CLI_EXIT_FAILURE;
     }
     if (!status && !code && s.wanted != s.now.size) {
-        lists_fill(&s);
+        while (!lists_fill(&s) && muster_now_ns() < s.deadline && !mu_cli_interrupted())
+            nanosleep(&pause, NULL); /* those that were to go are about to leave */
         status = s.is_anew ? scale_wish(&s)
                            : muster_membership_propose(s.muster, s.come, s.num_come, NULL, s.go, s.num_go, s.timeout_ns,
                                                        &s.change);

@@ -6,10 +6,11 @@
 
 #include "agent/private.h"
 
-/* A task that is no member any more. */
+/* A task of a live job: one that is no member any more; one that was started for a change. */
 struct mu_agent_leaver {
     uint64_t end_at; /* it is told to end; 0: it is a member, or does not live */
     int is_told;
+    uint64_t change; /* for which its process was started; 0: it is of the first */
 };
 
 struct elastic_state {

@@ -19,13 +19,14 @@
 
 #define REPLACE_NS 60000000000u /* within which one that replaces another takes part */
 
-static void live_start(struct mu_agent *agent, uint32_t task_id)
+static void live_start(struct mu_agent *agent, uint32_t task_id, uint64_t change)
 {
     struct mu_agent_task *task = &agent->tasks[task_id];
 
     if (task->started && !task->ended)
         return;
     task->attempt += (uint32_t)task->started;
+    mu_agent_elastic(agent)->leavers[task_id] = (struct mu_agent_leaver){.change = change};
     if (mu_agent_start_task(agent, task_id)) {
         mu_agent_post(agent, MU_ON_END);
         return;
@@ -41,20 +42,22 @@ static void live_end(struct mu_agent *agent, uint32_t task_id, uint64_t now)
     struct mu_agent_task *task = &agent->tasks[task_id];
 
     if (!leaver->end_at) {
-        *leaver = (struct mu_agent_leaver){.end_at = now + agent->options->grace_ns};
+        leaver->end_at = now + agent->options->grace_ns;
     } else if (now >= leaver->end_at) {
         kill(-task->pid, leaver->is_told ? SIGKILL : SIGTERM); /* not reaped: the group's number is its own */
         task->by_us = 1;
-        *leaver = (struct mu_agent_leaver){.end_at = now + agent->options->grace_ns, .is_told = 1};
+        leaver->end_at = now + agent->options->grace_ns;
+        leaver->is_told = 1;
     }
 }
 
-static void live_settle(struct mu_agent *agent, uint32_t task_id, uint8_t flags, uint64_t now)
+static void live_settle(struct mu_agent *agent, uint32_t task_id, const struct mu_membership_copy *c, uint64_t now)
 {
     struct mu_agent_task *task = &agent->tasks[task_id];
+    uint8_t flags = c->rows[task_id].flags;
 
     if (flags & MU_IS_NEXT && !(flags & MU_IS_MEMBER))
-        live_start(agent, task_id);
+        live_start(agent, task_id, c->head.change);
     if (!(flags & (MU_IS_NEXT | MU_IS_MEMBER)) && task->started && !task->ended)
         live_end(agent, task_id, now);
     else
@@ -93,7 +96,7 @@ void mu_agent_live_look(struct mu_agent *agent, uint64_t now)
             state->target = state->size;
         state->epoch = c.head.epoch;
         for (uint32_t i = 0; i < c.head.count && i < agent->num_tasks; i++)
-            live_settle(agent, i, c.rows[i].flags, now);
+            live_settle(agent, i, &c, now);
         live_replace(agent, &c);
     }
     mu_membership_done(&c);
@@ -125,7 +128,8 @@ void mu_agent_live_ended(struct mu_agent *agent, uint32_t task_id)
         flags = c.rows[task_id].flags;
         left = mu_membership_count(&c, MU_IS_MEMBER);
         epoch = c.head.epoch;
-        if ((flags & (MU_IS_NEXT | MU_IS_MEMBER)) == MU_IS_NEXT)
+        if ((flags & (MU_IS_NEXT | MU_IS_MEMBER)) == MU_IS_NEXT &&
+            mu_agent_elastic(agent)->leavers[task_id].change == c.head.change) /* else it was one that has left */
             comer_ended(agent, task_id, c.head.change);
     }
     mu_membership_done(&c);
