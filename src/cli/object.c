@@ -37,10 +37,19 @@ static void json_object(struct mu_cli_json *json, const char *key, const struct 
     mu_cli_json_close(json, '}');
 }
 
+/* Of what made it; a worker has no number. */
+static const char *object_task_word(const struct muster_object_info *info, char text[16])
+{
+    snprintf(text, 16, info->task < 0 ? "-" : "%d", (int)info->task);
+    return text;
+}
+
 static void print_object(const struct muster_object_info *info)
 {
-    printf("0x%016" PRIx64 "  %-18s %6d %10" PRIu64 " %9" PRIu64 " %8u\n", info->object, object_state_word(info),
-           info->task, info->len, info->meta_len, info->holders);
+    char task[16];
+
+    printf("0x%016" PRIx64 "  %-18s %6s %10" PRIu64 " %9" PRIu64 " %8u\n", info->object, object_state_word(info),
+           object_task_word(info, task), info->len, info->meta_len, info->holders);
 }
 
 static int list_one(void *arg, const struct muster_object_info *info)
@@ -116,8 +125,10 @@ static int show_run(struct mu_cli_call *call)
         json_object(&json, NULL, &info);
         mu_cli_json_end(&json);
     } else {
-        printf("state     %s\ntask      %d\nbytes     %" PRIu64 "\nmetadata  %" PRIu64 "\nholders   %u\n",
-               object_state_word(&info), info.task, info.len, info.meta_len, info.holders);
+        char task[16];
+
+        printf("state     %s\ntask      %s\nbytes     %" PRIu64 "\nmetadata  %" PRIu64 "\nholders   %u\n",
+               object_state_word(&info), object_task_word(&info, task), info.len, info.meta_len, info.holders);
     }
     return mu_cli_leave(call, muster, code);
 }

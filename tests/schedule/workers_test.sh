@@ -84,7 +84,7 @@ grep -q ', of function hold, which runs in the process with pid [0-9]*, for' "$O
 grep -q '^calls    1 running, 0 queued, 0 waiting; 2 workers: 1 idle, 0 blocked; ' "$OUT" || fail "calls are not counted"
 check 0 "$MUSTER" task list --job "$JOB"
 grep -qE '^ +0 +0 +0 +1  hold$' "$OUT" || fail "the function is not listed"
-[ "$(grep -cE '^[0-9]+ +-1 (idle     -|busy     0x[0-9a-f]{16} hold)$' "$OUT")" = 2 ] || fail "the workers are not listed"
+[ "$(grep -cE '^[0-9]+ +- (idle     -|busy     0x[0-9a-f]{16} hold)$' "$OUT")" = 2 ] || fail "the workers are not listed"
 grep -qE '^0x[0-9a-f]{16}  NOT_FOUND: function no_such: no symbol no_such in it$' "$OUT" || fail "the failure is not listed"
 check 0 "$MUSTER" task list --job "$JOB" --json
 "$PYTHON" - "$OUT" << 'EOF' || fail "not what --json has"

@@ -207,7 +207,8 @@ static void print_workers(const struct mu_cli_calls *c, FILE *out)
         const struct muster_worker_look *w = &c->workers[i];
         const struct mu_cli_call_row *call = call_of(c, w->call);
 
-        fprintf(out, "%-10u %6d %-8s ", w->pid, (int)w->task, worker_word(w));
+        snprintf(text, sizeof text, w->task < 0 ? "-" : "%d", (int)w->task);
+        fprintf(out, "%-10u %6s %-8s ", w->pid, text, worker_word(w));
         if (w->call)
             fprintf(out, "0x%016" PRIx64 " %s", w->call, call ? function_name(c, call->function) : "");
         else
