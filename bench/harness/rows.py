@@ -255,6 +255,7 @@ def groups(tools, effort):
         Group("object", [own(tools, "muster", "object", effort.slice)]),
         Group("call", [own(tools, "muster", "call", effort.slice)]),
         Group("queue", [own(tools, "muster", "queue", effort.slice)]),
+        Group("checkpoint", [own(tools, "muster", "checkpoint", effort.slice, 1 << 20, *([] if effort.quick else [64 << 20, 1 << 30]))]),
         later("grpc", grpc_group, tools, effort),
         later("grpcio", grpcio_group, tools, effort),
         later("run", run_group, tools, effort),

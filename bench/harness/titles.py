@@ -163,6 +163,8 @@ TITLES = {
     "object.wait.100000": "wait for 100,000 sealed objects one by one: each",
     **{"queue.%d.%d" % (readers, size): "a message of %s, read by %d" % (name, readers)
        for readers in (1, 4, 8) for size, name in ((20, "20 B"), (1 << 20, "1 MiB"))},
+    **{"checkpoint.%s.%d" % (what, size): title % name for size, name in ((1 << 20, "1 MiB"), (64 << 20, "64 MiB"), (1 << 30, "1 GiB"))
+       for what, title in (("save", "training stands still for a checkpoint of %s"), ("load", "load %s of it, copied"), ("view", "load %s of it, in place"))},
     "run.2": "start 2 times true, wait for all",
     "run.8": "start 8 times true, wait for all",
     "run.64": "start 64 times true, wait for all",
