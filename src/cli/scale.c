@@ -205,7 +205,10 @@ static int outcome_await(struct scaling *s)
     while (!status) {
         if (s->now.change == s->change && s->now.phase == MUSTER_PHASE_STEADY)
             break;
-        status = muster_membership_wait(s->muster, &s->now, s->deadline);
+        /* its own deadline ends a change that is pending, with the reason; one that the launcher has taken up has none
+         */
+        status = muster_membership_wait(
+            s->muster, &s->now, s->is_anew && s->now.phase == MUSTER_PHASE_SETTLING ? s->deadline : MUSTER_FOREVER);
     }
     if (s->is_anew && status == MUSTER_CANCELLED && !mu_cli_interrupted()) {
         scale_leave(s);
