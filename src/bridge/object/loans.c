@@ -14,7 +14,8 @@
 #include "segment/names.h"
 #include "segment/work.h"
 
-#define RECHECK_NS 100000000u /* as every wait */
+#define RECHECK_NS 100000000u  /* as every wait */
+#define SPARES_NS  1000000000u /* how long they are kept for the next piece */
 
 static struct mu_loan *loan_of(struct mu_carry *t, uint32_t host, uint64_t ref)
 {
@@ -342,10 +343,35 @@ static uint64_t share_of(const struct mu_core *core, const struct mu_carry *t)
     return share < MU_LOAN_LEAST ? MU_LOAN_LEAST : share;
 }
 
+/* Room for a piece, where its bytes wait for the connection. New pages cost more than the copy. */
+static struct mu_blob *piece_room(struct mu_core *core, uint64_t len)
+{
+    struct mu_carry *t = mu_carry_of(core);
+
+    for (int i = 0; i < MU_CARRY_SPARES && len == MU_PIECE_BYTES; i++) {
+        if (!t->spares[i])
+            t->spares[i] = mu_blob_new(len);
+        if (!t->spares[i] || t->spares[i]->holders > 1)
+            continue;
+        t->spares_end = core->now + SPARES_NS;
+        return mu_blob_hold(t->spares[i]);
+    }
+    return mu_blob_new(len);
+}
+
+static void spares_drop(struct mu_carry *t)
+{
+    for (int i = 0; i < MU_CARRY_SPARES; i++) {
+        mu_blob_drop(t->spares[i]);
+        t->spares[i] = NULL;
+    }
+    t->spares_end = 0;
+}
+
 /* False: there was no memory. */
 static bool piece_send(struct mu_core *core, struct mu_loan *l, uint64_t len)
 {
-    struct mu_slice body = {.blob = mu_blob_new(len), .len = len};
+    struct mu_slice body = {.blob = piece_room(core, len), .len = len};
     struct mu_pack rest = {0};
 
     if (!body.blob)
@@ -379,6 +405,8 @@ void mu_loans_look(struct mu_core *core)
     uint64_t share = t->going ? share_of(core, t) : 0;
     struct mu_ctx *ctx = NULL;
 
+    if (t->spares_end && core->now >= t->spares_end)
+        spares_drop(t);
     for (struct mu_loan *l = t->first_loan; l; l = l->behind) {
         if (l->goes)
             loan_send(core, l, share);
@@ -395,7 +423,9 @@ void mu_loans_look(struct mu_core *core)
 
 uint64_t mu_loans_next(struct mu_core *core)
 {
-    return mu_carry_of(core)->num_loans ? core->now + RECHECK_NS : UINT64_MAX;
+    const struct mu_carry *t = mu_carry_of(core);
+
+    return t->num_loans ? core->now + RECHECK_NS : t->spares_end ? t->spares_end : UINT64_MAX;
 }
 
 void mu_loans_done(struct mu_core *core)
@@ -404,6 +434,7 @@ void mu_loans_done(struct mu_core *core)
     struct mu_loan *l, *behind;
     struct mu_ctx *ctx = NULL;
 
+    spares_drop(t);
     if (t->first_loan && mu_enter(core->m, &ctx))
         ctx = NULL;
     for (l = t->first_loan; l; l = behind) {

@@ -28,7 +28,7 @@
 #define MU_LOAN_LEAST  (16ull << 10) /* on the way to each host, however many they are */
 #define MU_IS_BYTES    (32u << 10)   /* that come with the news that they are there */
 #define MU_LOANS_MAX   65536u        /* of one host */
-enum { MU_OBJECT_BUCKETS = 4096, MU_OBJECT_TEXT = 800 };
+enum { MU_OBJECT_BUCKETS = 4096, MU_OBJECT_TEXT = 800, MU_CARRY_SPARES = 8 };
 
 /* What an OBJECT frame says. */
 enum mu_carry_said {
@@ -80,7 +80,8 @@ struct mu_carry {
     struct mu_borrower *borrowers; /* by host */
     uint64_t **known;              /* the leader's: by host, which others it speaks with; a bit each */
     uint64_t num_pulls, num_loans;
-    uint64_t sweep_at;
+    struct mu_blob *spares[MU_CARRY_SPARES]; /* for pieces: each has its pages from the last one; until `spares_end` */
+    uint64_t spares_end, sweep_at;           /* 0: there are none */
     uint32_t sweep_bucket, moving, going;
     bool is_started;
 };
