@@ -41,10 +41,11 @@
 #define MU_OPENSSL_CONTEXT(each)                                                                                       \
     each(SSL_CTX_check_private_key) each(SSL_CTX_ctrl) each(SSL_CTX_free) each(SSL_CTX_load_verify_file)               \
         each(SSL_CTX_new) each(SSL_CTX_set_alpn_select_cb) each(SSL_CTX_set_ciphersuites)                              \
-            each(SSL_CTX_set_cert_verify_callback) each(SSL_CTX_set_num_tickets)                                       \
-                each(SSL_CTX_set_psk_find_session_callback) each(SSL_CTX_set_psk_use_session_callback)                 \
-                    each(SSL_CTX_set_session_id_context) each(SSL_CTX_set_verify) each(SSL_CTX_use_PrivateKey_file)    \
-                        each(SSL_CTX_use_certificate_chain_file) each(TLS_method)
+            each(SSL_CTX_set_default_read_buffer_len) each(SSL_CTX_set_cert_verify_callback)                           \
+                each(SSL_CTX_set_num_tickets) each(SSL_CTX_set_psk_find_session_callback)                              \
+                    each(SSL_CTX_set_psk_use_session_callback) each(SSL_CTX_set_session_id_context)                    \
+                        each(SSL_CTX_set_verify) each(SSL_CTX_use_PrivateKey_file)                                     \
+                            each(SSL_CTX_use_certificate_chain_file) each(TLS_method)
 #define MU_OPENSSL_CONNECTION(each)                                                                                    \
     each(SSL_do_handshake) each(SSL_free) each(SSL_get0_param) each(SSL_get_error) each(SSL_get_ex_data)               \
         each(SSL_get_verify_result) each(SSL_get_state) each(SSL_has_pending) each(SSL_in_before)                      \
@@ -77,6 +78,7 @@ int mu_openssl_open(const char *library, char *why, size_t size);
 struct mu_openssl_socket {
     const int *fd;
     uint64_t *bytes_in, *bytes_out; /* counted there; or NULL */
+    bool goes_on;                   /* more is written at once behind what is: the kernel may wait for it */
 };
 
 /*
@@ -137,6 +139,7 @@ const char *mu_openssl_words(void);
 #define SSL_CTX_set_alpn_select_cb            mu_openssl.SSL_CTX_set_alpn_select_cb
 #define SSL_CTX_set_cert_verify_callback      mu_openssl.SSL_CTX_set_cert_verify_callback
 #define SSL_CTX_set_ciphersuites              mu_openssl.SSL_CTX_set_ciphersuites
+#define SSL_CTX_set_default_read_buffer_len   mu_openssl.SSL_CTX_set_default_read_buffer_len
 #define SSL_CTX_set_num_tickets               mu_openssl.SSL_CTX_set_num_tickets
 #define SSL_CTX_set_psk_find_session_callback mu_openssl.SSL_CTX_set_psk_find_session_callback
 #define SSL_CTX_set_psk_use_session_callback  mu_openssl.SSL_CTX_set_psk_use_session_callback

@@ -27,7 +27,7 @@ static int bio_write(BIO *bio, const char *from, int len)
 
     BIO_clear_retry_flags(bio);
     do
-        n = send(*socket->fd, from, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        n = send(*socket->fd, from, (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT | (socket->goes_on ? MSG_MORE : 0));
     while (n < 0 && errno == EINTR);
     if (n > 0 && socket->bytes_out)
         *socket->bytes_out += (uint64_t)n;

@@ -30,6 +30,8 @@ enum {
     MU_LINK_BUFFER = 256 << 10, /* of one read; one for all peers */
     MU_LINK_DIRECT = 4096,      /* so much of a payload is read to where it belongs, and not through that buffer */
     MU_LINK_CHUNK = 16 << 10,   /* small frames share one of these, which is one TLS record */
+    MU_LINK_RECORD = 16 << 10,  /* most of a TLS record */
+    MU_LINK_TLS = 64 << 10,     /* that OpenSSL reads at once */
     MU_LINK_VECTOR = 64,        /* pieces of one writev */
     MU_LINK_EVENTS_AT_ONCE = 64,
     MU_LINK_REFUSALS = 3, /* of a follower that its leader has called, at least, before it gives up */

@@ -309,8 +309,12 @@ static ssize_t write_some(struct mu_link_peer *p)
     ssize_t n;
 
     if (p->ssl) {
-        chunk_pieces(p->head, parts);
-        return mu_openssl_write(p->ssl, parts[0].iov_base, parts[0].iov_len);
+        size_t pieces = chunk_pieces(p->head, parts), len = parts[0].iov_len;
+
+        p->socket.goes_on = pieces > 1 || p->head->next || len > MU_LINK_RECORD;
+        n = mu_openssl_write(p->ssl, parts[0].iov_base, len < MU_LINK_RECORD ? len : MU_LINK_RECORD);
+        p->socket.goes_on = false;
+        return n;
     }
     for (struct mu_link_chunk *c = p->head; c && message.msg_iovlen < MU_LINK_VECTOR; c = c->next)
         message.msg_iovlen += chunk_pieces(c, parts + message.msg_iovlen);

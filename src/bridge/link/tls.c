@@ -80,6 +80,7 @@ enum muster_status mu_tls_open(struct mu_link *link)
     if (status)
         return status;
     SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    SSL_CTX_set_default_read_buffer_len(tls, MU_LINK_TLS);
     if (!SSL_CTX_set_ciphersuites(tls, SUITES))
         status = mu_fail(MUSTER_INTERNAL, "OpenSSL gives no TLS 1.3: %s", mu_openssl_words());
     else if (!o->key)
@@ -130,7 +131,8 @@ bool mu_tls_begin(struct mu_link_peer *p)
         link->calls->secured(p);
         return false;
     }
-    p->socket = (struct mu_openssl_socket){&p->fd, &p->stats->bytes_in, &p->stats->bytes_out};
+    p->socket =
+        (struct mu_openssl_socket){.fd = &p->fd, .bytes_in = &p->stats->bytes_in, .bytes_out = &p->stats->bytes_out};
     p->ssl = mu_openssl_begin(link->tls, &p->socket);
     if (!p->ssl || (link->side == MU_LINK_FOLLOWER && link->options.certificate &&
                     !expect_name(p->ssl, peer_told_address(p, number)))) {
