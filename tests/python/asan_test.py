@@ -12,15 +12,16 @@ import sys
 TESTS = ("library", "kv", "errors", "group", "async", "object")
 
 
-def sanitizer():
-    """The sanitizer of the compiler that has built the library."""
+def compilers_own(name):
+    """A library of the compiler that has built ours."""
     compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
-    found = subprocess.run([compiler, "-print-file-name=libasan.so"], capture_output=True, text=True).stdout.strip() if compiler else ""
-    return found if os.path.isabs(found) and os.path.exists(found) else None
+    found = subprocess.run([compiler, "-print-file-name=" + name], capture_output=True, text=True).stdout.strip() if compiler else ""
+    return found if os.path.isabs(found) and os.path.exists(found) else ""
 
 
-library = sanitizer()
-if not library or " " in library:
+# The sanitizer looks for C++'s throw when it starts: PyTorch, which is loaded later, throws.
+library = " ".join(filter(None, map(compilers_own, ("libasan.so", "libstdc++.so.6"))))
+if not compilers_own("libasan.so") or " " in compilers_own("libasan.so"):
     print("no libasan.so of the compiler is here, in a path that LD_PRELOAD can say")
     sys.exit(77)
 options = os.environ.get("ASAN_OPTIONS", "")
