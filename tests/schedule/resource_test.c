@@ -22,9 +22,10 @@ static struct muster *me;
 static pid_t workers[WORKERS + 1];
 static muster_function f;
 
-/* Of all processes: how many calls have the unit, or anything of the amount; how many run that wait to be let go. */
+/* Of all processes: which has the unit; how much of the amount is in use; how many calls wait to be let go; which
+ * processes the test kills. */
 static struct {
-    _Atomic int units[8], amount, held, may_end, wrong;
+    _Atomic int holders[8], amount, held, may_end, wrong, is_over, num_doomed, doomed[64];
 } * seen;
 
 #define OK(call) assert_status((call), MUSTER_OK, #call)
@@ -37,12 +38,22 @@ static void assert_status(enum muster_status got, enum muster_status wanted, con
 
 /* ---- what workers run ---- */
 
-static void units_count(const char *units, int by)
+static bool is_doomed(int pid)
+{
+    for (int i = 0; i < atomic_load(&seen->num_doomed); i++)
+        if (atomic_load(&seen->doomed[i]) == pid)
+            return true;
+    return false;
+}
+
+/* What a process that was killed had is another's afterwards; what a living one has is nobody else's. */
+static void units_hold(const char *units, bool begins)
 {
     for (; *units; units += *units == ',') {
-        int before = atomic_fetch_add(&seen->units[strtol(units, (char **)&units, 10)], by);
+        _Atomic int *holder = &seen->holders[strtol(units, (char **)&units, 10)];
+        int own = getpid(), before = begins ? atomic_exchange(holder, own) : own;
 
-        if (before != (by < 0))
+        if (begins ? before && !is_doomed(before) : !atomic_compare_exchange_strong(holder, &before, 0))
             atomic_fetch_add(&seen->wrong, 1);
     }
 }
@@ -59,9 +70,9 @@ static void call_run(struct muster_call *call)
     CHECK(muster_call_resource(call, "disk", &amount, NULL) == MUSTER_OK);
     if (*(const char *)what.data == 'd')
         raise(SIGKILL);
-    units_count(units, 1);
+    units_hold(units, true);
     if (atomic_fetch_add(&seen->amount, (int)(amount * 10)) + (int)(amount * 10) > 15)
-        atomic_fetch_add(&seen->wrong, 1);
+        atomic_store(&seen->is_over, 1);
     sched_yield();
     if (*(const char *)what.data == 'h') {
         atomic_fetch_add(&seen->held, 1);
@@ -69,7 +80,7 @@ static void call_run(struct muster_call *call)
             usleep(200); /* sleep: until the test lets it go */
     }
     atomic_fetch_add(&seen->amount, -(int)(amount * 10));
-    units_count(units, -1);
+    units_hold(units, false);
 }
 
 static int worker_main(void *arg)
@@ -123,6 +134,8 @@ static void stage_end(int count)
 {
     await(lent() == 0, "something is lent still");
     assert_int_equal(atomic_load(&seen->wrong), 0);
+    /* those that were killed have not counted down */
+    assert_true(atomic_load(&seen->num_doomed) || !atomic_load(&seen->is_over));
     for (int i = 1; i <= count; i++) {
         kill(workers[i], SIGKILL);
         test_reap(workers[i]);
@@ -334,6 +347,7 @@ TEST(a_death_gives_back_what_the_call_had)
         OK(submit('x', r, 1, 0, &next)); /* parked, where the other has begun */
         assert_status(outcome_of(dies), MUSTER_UNAVAILABLE, "a call whose worker died");
         OK(outcome_of(next));
+        await(has_ended(workers[1]) || has_ended(workers[2]), "the worker that died has not ended");
         for (int w = 1; w <= 2; w++)
             if (has_ended(workers[w]))
                 worker_again(w);
@@ -352,11 +366,12 @@ TEST(workers_are_killed_at_any_instant)
         int w = 1 + i % WORKERS;
 
         usleep((useconds_t)(i * 37 % 900)); /* sleep: the kill may come anywhere */
+        atomic_store(&seen->doomed[i], workers[w]);
+        atomic_store(&seen->num_doomed, i + 1);
         kill(workers[w], SIGKILL);
         worker_again(w);
     }
     for (int i = 0; i < 400; i++)
         OK(outcome_of(calls[i]));
-    atomic_store(&seen->wrong, 0); /* the dead have not counted down */
     stage_end(WORKERS);
 }
