@@ -175,13 +175,15 @@ class _Remote:
         return type(self)(self._value, self._name, _options_of(options, self._options), self._exported)
 
     def _submit_options(self, retries: str = "max_retries") -> Any:
-        if self._made is None:
-            self._made = SubmitOptions(0, self._options[retries], 0)
+        made = self._made
+        if made is None:
+            made = SubmitOptions(0, self._options[retries], 0)
             asks = asks_of(self._options)
             if asks:
-                self._made.resources = (_lib.Resource * len(asks))(*[(name.encode(), n) for name, n in asks.items()])
-                self._made.num_resources = len(asks)
-        return self._made
+                made.resources = (_lib.Resource * len(asks))(*[(name.encode(), n) for name, n in asks.items()])
+                made.num_resources = len(asks)
+            self._made = made  # whole: another thread may take it
+        return made
 
     def _function(self, task: Any, kind: int, num_results: int) -> int:
         """Exported by this process or by another, at the first call."""

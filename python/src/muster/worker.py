@@ -33,7 +33,7 @@ def main(config: Dict[str, Any], number: int, tell: int, marks: Any) -> None:
     worker = Worker(task, lambda what: os.write(tell, _RECORD.pack(number, what)))
     worker.tell(READY)
     objects_.on_block = lambda blocks: worker.tell(BLOCKED if blocks else GOES_ON)
-    while not worker.is_spent and (not marks[number] or task.objects._reap()):
+    while not worker.is_over() and (not marks[number] or task.objects._reap()):
         worker.turn(0)
     task.leave()
 
@@ -100,6 +100,10 @@ class Worker:
         check(lib.muster_call_resource(call, b"GPU", None, self.gpus))
         os.environ["CUDA_VISIBLE_DEVICES"] = self.gpus.value.decode()
         self.is_spent = bool(self.gpus.value)
+
+    def is_over(self) -> bool:
+        """It has used GPUs; or CUDA has been loaded in a call without any: it may have begun there, and this process has none then for good."""
+        return self.is_spent or self.has_gpus and _has_cuda()
 
     # ---- what comes ----
 
@@ -259,6 +263,14 @@ def _has_gpus(task: Task) -> bool:
     return any(found)
 
 
+def _has_cuda() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return True
+
+
 def _with_site(load: Callable[[], Any]) -> Any:
     """The helper starts without `site`, which takes long and is rarely needed: an import may want what it sets up."""
     try:
@@ -290,12 +302,12 @@ def _work_until_closed(task: Task) -> None:
     """Of a process without a number, which 'muster run --workers' ends when the tasks have."""
     worker = Worker(task, lambda what: None)
     try:
-        while not worker.is_spent:
+        while not worker.is_over():
             worker.turn(0)
     except errors.Cancelled:
         pass
     task.leave()
-    if worker.is_spent:
+    if worker.is_over():
         os.execv(sys.executable, getattr(sys, "orig_argv", [sys.executable, "-m", "muster.worker"]))
 
 
