@@ -6,7 +6,7 @@
 GLIBC_FLOOR ?= 2.28
 WHEEL_ARCH = $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
 WHEEL_TAG = py3-none-manylinux_$(subst .,_,$(GLIBC_FLOOR))_$(WHEEL_ARCH)
-WHEEL := $(BUILD)/wheel/$(V)
+WHEEL := $(BUILD)/wheel/$(V)-$(GLIBC_FLOOR)
 WHEEL_OUT := $(BUILD)/wheel
 FLOOR := $(WHEEL)/floor
 FLOOR_LIBS := libm.so.6 libpthread.so.0 libdl.so.2 librt.so.1 libc.so.6
