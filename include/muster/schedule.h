@@ -107,7 +107,8 @@ MUSTER_API enum muster_status muster_function_list(struct muster *muster, uint64
  * runs no other has. `amount`: to four decimals, at most 10^9; with `units`, such as "0,1" or the UUIDs of GPUs, it has
  * each of these, and `amount` is not looked at. A resource that is there already gets the new amount; what is lent
  * stays lent. It stays for as long as the segment does. MUSTER_INVALID_ARGUMENT; MUSTER_FAILED_PRECONDITION: it was
- * offered with units, and now without, or the reverse; MUSTER_RESOURCE_EXHAUSTED.
+ * offered with units, and now without, or the reverse, or with others in their place (more may follow them, or the last
+ * ones go); MUSTER_RESOURCE_EXHAUSTED.
  */
 MUSTER_API enum muster_status muster_resource_offer(struct muster *muster, const char *name, double amount,
                                                     const char *units);

@@ -111,18 +111,36 @@ static uint32_t units_count(const char *text)
     }
 }
 
+struct units_offer {
+    const char *name, *text;
+};
+
+/* A lease says its units by their places, so a place never gets another name. Fewer units keep the names of all. */
 static enum mu_verdict units_put(struct mu_edit *e)
 {
-    e->value = e->arg;
-    e->len = strlen(e->arg);
+    const struct units_offer *offer = e->arg;
+    const char *old = e->version ? e->old : "", *text = offer->text;
+    size_t old_len = e->version ? e->old_len : 0, len = strlen(text), both = old_len < len ? old_len : len;
+
+    if (old_len &&
+        (memcmp(old, text, both) != 0 || (len > both && text[both] != ',') || (old_len > both && old[both] != ','))) {
+        e->status = mu_fail(MUSTER_FAILED_PRECONDITION,
+                            "resource %s has units %.*s: others can be offered behind these, not in their place",
+                            offer->name, (int)(old_len < 200 ? old_len : 200), old);
+        return MU_KEEP;
+    }
+    if (old_len >= len)
+        return MU_KEEP;
+    e->value = text;
+    e->len = len;
     return MU_PUT;
 }
 
 static enum muster_status resource_offer(struct mu_ctx *ctx, const char *name, double amount, const char *units)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
-    char text[MUSTER_RESOURCE_TEXT];
-    struct mu_edit e = {.arg = text, .ref_at = -1};
+    struct units_offer offer = {.name = name, .text = units};
+    struct mu_edit e = {.arg = &offer, .ref_at = -1};
     enum muster_status status = MUSTER_OK;
     uint32_t count = units ? units_count(units) : 0;
     struct mu_key k;
@@ -139,9 +157,8 @@ static enum muster_status resource_offer(struct mu_ctx *ctx, const char *name, d
                        AMOUNT_MAX);
     if (units) {
         total = count == 64 ? UINT64_MAX : (1ull << count) - 1;
-        memcpy(text, units, strlen(units) + 1);
         units_key(&k, ctx->seg, name);
-        status = mu_table_edit(&t, ctx, &k, 0, units_put, &e, NULL);
+        status = mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, units_put, &e, NULL);
     }
     if (!status)
         status = mu_lease_offer(ctx, name, total, units != NULL);
@@ -314,8 +331,10 @@ enum muster_status muster_resource_list(struct muster *muster,
                                             .lent = amount_of(&p->kinds[k], mu_lease_lent(p, k))};
 
         memcpy(look.name, p->kinds[k].name, MUSTER_RESOURCE_NAME_MAX);
-        if (p->kinds[k].has_units)
+        if (p->kinds[k].has_units) {
             units_read(muster->seg, NULL, look.name, look.units);
+            units_choose(look.units, p->kinds[k].total);
+        }
         if (visit(arg, &look))
             break;
     }

@@ -289,6 +289,10 @@ TEST(more_is_offered_and_what_is_parked_runs)
     first = call_with('h', 2, 0);
     await(atomic_load(&seen->held) == 1, "it does not run");
     parked = call_with('x', 1, 0);
+    assert_status(muster_resource_offer(me, "GPU", 0, "1,2"), MUSTER_FAILED_PRECONDITION, "a unit in another's place");
+    assert_status(muster_resource_offer(me, "GPU", 0, "0,12"), MUSTER_FAILED_PRECONDITION, "a unit in another's place");
+    assert_non_null(strstr(muster_last_error(), "has units 0,1: others can be offered behind these"));
+    OK(muster_resource_offer(me, "GPU", 0, "0")); /* the last one goes, and comes again */
     OK(muster_resource_offer(me, "GPU", 0, "0,1,2"));
     OK(outcome_of(parked));
     let_go(1);
