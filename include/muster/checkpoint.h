@@ -9,7 +9,7 @@
  * The parts are files in shared memory, not in the job's segment: a task that is started again finds them, and so does
  * the whole job after `muster run --restarts`. They go with the job: its launcher removes them at the end of the last
  * attempt, its guard where the launcher was killed. With `--survive` they stay for as long as the tasks go on. What is
- * to outlive the machine is written to a folder beside: `muster run --checkpoint-dir`.
+ * to outlive the machine is the program's to write to a disk.
  *
  * A save copies at the speed of memory: the pages of both generations are kept by the handle, and are warm from the
  * third save on, or after muster_checkpoint_reserve(). A load is a view of the very bytes, without a copy.
@@ -122,7 +122,8 @@ struct muster_checkpoint_view {
  */
 MUSTER_API enum muster_status muster_checkpoint_load(struct muster_checkpoint *checkpoint, int32_t rank,
                                                      struct muster_checkpoint_view *ret_view);
-/* Give it back; its tensors are no longer valid. A view of zeros is left alone. Any thread; before the process ends. */
+/* Give it back; its tensors are no longer valid. A view of zeros is left alone. Any thread; before the process ends.
+ * In a forked child it gives back the child's copy alone. */
 MUSTER_API void muster_checkpoint_unload(struct muster_checkpoint_view *view);
 
 /*

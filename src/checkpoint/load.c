@@ -19,6 +19,7 @@
 
 struct view_own {
     struct mu_checkpoint_file file;
+    uint32_t forks; /* mu_forks when it was loaded */
     struct muster_checkpoint_tensor tensors[];
 };
 
@@ -82,6 +83,7 @@ static enum muster_status view_fill(const struct muster_checkpoint *cp, struct m
         memcpy(own->tensors[i].shape, rows[i].shape, sizeof rows[i].shape);
     }
     own->file = *file;
+    own->forks = atomic_load_explicit(&mu_forks, memory_order_relaxed); /* relaxed: process-local */
     view->step = part.step;
     view->tensors = own->tensors;
     view->count = part.count;
@@ -162,7 +164,12 @@ void muster_checkpoint_unload(struct muster_checkpoint_view *view)
 
     if (!own)
         return;
-    mu_checkpoint_file_close(&own->file);
+    if (own->forks == atomic_load_explicit(&mu_forks, memory_order_relaxed)) { /* relaxed: process-local */
+        mu_checkpoint_file_close(&own->file);
+    } else { /* a child's copy: the lock is its parent's, too */
+        munmap(own->file.base, own->file.bytes);
+        close(own->file.fd);
+    }
     free(own);
     *view = (struct muster_checkpoint_view){0};
 }

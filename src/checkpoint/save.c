@@ -248,7 +248,7 @@ enum muster_status muster_checkpoint_reserve(struct muster_checkpoint *checkpoin
 {
     struct muster_checkpoint *cp = checkpoint;
     enum muster_status status = mu_enter_read(cp->m);
-    uint64_t next;
+    uint64_t next, done = 0;
 
     if (status)
         return status;
@@ -258,10 +258,14 @@ enum muster_status muster_checkpoint_reserve(struct muster_checkpoint *checkpoin
     else if (cp->pieces)
         status = mu_fail(MUSTER_FAILED_PRECONDITION, "a save of checkpoint %s has begun", cp->name);
     next = mu_checkpoint_settle(cp->head, cp->ranks) + 1;
-    /* the newest whole one keeps its file; a second is the next but one's, where none of ours is whole yet */
+    if (!status)
+        done = mu_load_acquire(&cp->head->rows[cp->rank].done); /* acquire: our own */
+    /* two files stay: that of the next generation, where our part of it is saved, and that of the newest whole one,
+     * which is the next but one's, too */
     for (int i = 0; i < 2 && !status; i++) {
         uint64_t generation = next + (uint64_t)i;
-        bool keeps = generation - 2 > mu_load_acquire(&cp->head->first) && i == 1; /* acquire: as its CAS */
+        /* acquire: as its CAS */
+        bool keeps = i ? generation - 2 > mu_load_acquire(&cp->head->first) : done >= generation;
 
         if (!keeps)
             status = mu_checkpoint_part_write(cp, generation, bytes + bytes / 64 + 16 * MU_CHECKPOINT_PAGE);

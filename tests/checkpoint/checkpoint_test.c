@@ -217,6 +217,25 @@ CHECKPOINT_TEST(a_forked_child_keeps_no_save_waiting)
     test_reap(pid);
 }
 
+CHECKPOINT_TEST(a_forked_child_that_unloads_leaves_its_parents_view_alone)
+{
+    struct muster_checkpoint_view view;
+    pid_t pid;
+
+    all_save(1);
+    OK(muster_checkpoint_load(cps[0], 0, &view));
+    pid = fork();
+    if (!pid) {
+        muster_checkpoint_unload(&view);
+        _exit(view.own != NULL);
+    }
+    assert_int_equal(test_reap(pid), 0);
+    for (uint64_t step = 2; step < 5; step++)
+        all_save(step);
+    view_check(&view, 0, 1);
+    muster_checkpoint_unload(&view);
+}
+
 /* ---- another number of ranks ---- */
 
 CHECKPOINT_TEST(another_number_of_ranks_is_named_and_its_parts_are_there)
@@ -376,4 +395,9 @@ CHECKPOINT_TEST(reserved_pages_serve_and_hurt_nothing)
     rank_check(0, MUSTER_CHECKPOINT_OWN, 1, 1);
     all_save(2);
     rank_check(0, MUSTER_CHECKPOINT_OWN, 2, 2);
+    rank_save(0, 3); /* its part is counted already, and the generation is not whole */
+    OK(muster_checkpoint_reserve(cps[0], sizeof(uint32_t) * STAGE_LONG));
+    for (uint32_t i = 1; i < ranks; i++)
+        rank_save(i, 3);
+    rank_check(ranks - 1, 0, 3, 3);
 }
