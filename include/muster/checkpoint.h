@@ -87,7 +87,8 @@ MUSTER_API enum muster_status muster_checkpoint_commit(struct muster_checkpoint 
 
 /*
  * Wait until the generation, or a newer one, is whole; 0: the last that this handle has committed. The errors of
- * muster_checkpoint_save(); MUSTER_ABORTED: tasks have saved different steps as this generation: two are named.
+ * muster_checkpoint_save(); MUSTER_ABORTED: all tasks have saved this generation, and different steps of it: two are
+ * named. It never becomes whole, and the one before stays the newest; a task that is started again withdraws its part.
  */
 MUSTER_API enum muster_status muster_checkpoint_wait(struct muster_checkpoint *checkpoint, uint64_t generation,
                                                      muster_deadline deadline);
@@ -118,7 +119,7 @@ struct muster_checkpoint_view {
  * View the part that `rank` saved of the newest whole generation; MUSTER_CHECKPOINT_OWN: the caller's own. Never waits.
  * MUSTER_NOT_FOUND: no generation is whole, or it has no such rank; MUSTER_FAILED_PRECONDITION: it was saved by another
  * number of ranks than the job has, so no part of it is the caller's own: each can be had by its rank, below
- * muster_checkpoint_info.ranks; MUSTER_DATA_LOSS: the part is missing or damaged; MUSTER_ABORTED as of a wait.
+ * muster_checkpoint_info.ranks; MUSTER_DATA_LOSS: the part is missing or damaged.
  */
 MUSTER_API enum muster_status muster_checkpoint_load(struct muster_checkpoint *checkpoint, int32_t rank,
                                                      struct muster_checkpoint_view *ret_view);

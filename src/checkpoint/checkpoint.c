@@ -158,6 +158,19 @@ static enum muster_status say_missing(struct muster_checkpoint *cp, uint64_t gen
                    (unsigned long long)generation, cp->name, list);
 }
 
+/* The generation that would be the next is none: ABORTED. */
+static enum muster_status steps_check(struct muster_checkpoint *cp)
+{
+    uint64_t steps[2], generation = mu_checkpoint_settle(cp->head, cp->ranks) + 1;
+    uint32_t stray = mu_checkpoint_stray(cp->head, cp->ranks, steps);
+
+    if (!stray)
+        return MUSTER_OK;
+    return mu_fail(MUSTER_ABORTED, "task 0 has saved step %llu as generation %llu of checkpoint %s, task %u step %llu",
+                   (unsigned long long)steps[0], (unsigned long long)generation, cp->name, stray,
+                   (unsigned long long)steps[1]);
+}
+
 enum muster_status mu_checkpoint_await(struct muster_checkpoint *cp, struct mu_ctx *ctx, uint64_t generation,
                                        muster_deadline deadline)
 {
@@ -177,7 +190,9 @@ enum muster_status mu_checkpoint_await(struct muster_checkpoint *cp, struct mu_c
         seen = mu_load_acquire(&cp->head->whole); /* acquire: pairs with the CAS in mu_checkpoint_settle() */
         if (mu_checkpoint_settle(cp->head, cp->ranks) >= generation)
             break;
-        status = mu_cluster_error(cp->m->seg, what);
+        status = steps_check(cp);
+        if (!status)
+            status = mu_cluster_error(cp->m->seg, what);
         if (!status)
             status = mu_wait_on(&w, &cp->head->whole, seen);
         if (status)
@@ -187,37 +202,16 @@ enum muster_status mu_checkpoint_await(struct muster_checkpoint *cp, struct mu_c
     return status == MUSTER_DEADLINE_EXCEEDED ? say_missing(cp, generation) : status;
 }
 
-enum muster_status mu_checkpoint_check_steps(struct muster_checkpoint *cp, uint64_t generation)
-{
-    uint64_t first = 0;
-
-    for (uint32_t i = 0; i < cp->ranks; i++) {
-        uint64_t step = mu_load_relaxed(&cp->head->rows[i].step[generation & 1]); /* relaxed: behind done, as seen */
-
-        if (i == 0)
-            first = step;
-        else if (step != first && mu_checkpoint_settle(cp->head, cp->ranks) == generation)
-            return mu_fail(
-                MUSTER_ABORTED, "task 0 has saved step %llu as generation %llu of checkpoint %s, task %u step %llu",
-                (unsigned long long)first, (unsigned long long)generation, cp->name, i, (unsigned long long)step);
-    }
-    return MUSTER_OK;
-}
-
 enum muster_status muster_checkpoint_wait(struct muster_checkpoint *checkpoint, uint64_t generation,
                                           muster_deadline deadline)
 {
     struct muster_checkpoint *cp = checkpoint;
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter_wait(cp->m, &ctx);
-    uint32_t ranks;
 
     if (status)
         return status;
-    generation = generation ? generation : cp->committed;
-    status = mu_checkpoint_await(cp, ctx, generation, deadline);
-    if (!status && generation && mu_checkpoint_newest(cp, &ranks) == generation && ranks == cp->ranks)
-        status = mu_checkpoint_check_steps(cp, generation);
+    status = mu_checkpoint_await(cp, ctx, generation ? generation : cp->committed, deadline);
     mu_exit(ctx);
     return status;
 }

@@ -127,12 +127,25 @@ static bool are_done(struct mu_checkpoint_head *head, uint32_t ranks, uint64_t g
     return true;
 }
 
+/* The first rank that has saved another step than rank 0; 0: none. */
+static uint32_t stray_of(struct mu_checkpoint_head *head, uint32_t ranks, uint64_t generation)
+{
+    uint32_t i = 1;
+
+    /* relaxed, both: behind done, and before the CAS that fails where a row was set back meanwhile */
+    while (i < ranks &&
+           mu_load_relaxed(&head->rows[i].step[generation & 1]) == mu_load_relaxed(&head->rows[0].step[generation & 1]))
+        i++;
+    return i < ranks ? i : 0;
+}
+
 uint64_t mu_checkpoint_settle(struct mu_checkpoint_head *head, uint32_t ranks)
 {
     /* acquire: the count of withdrawals is read before the rows; pairs with the CAS in mu_checkpoint_withdraw() */
     uint64_t seen = mu_load_acquire(&head->whole);
 
-    while (are_done(head, ranks, MU_CHECKPOINT_GENERATION(seen) + 1)) {
+    while (are_done(head, ranks, MU_CHECKPOINT_GENERATION(seen) + 1) &&
+           !stray_of(head, ranks, MU_CHECKPOINT_GENERATION(seen) + 1)) {
         uint64_t next = (seen & ~MU_WORD_S) + MU_CHECKPOINT_ONE;
 
         /* acq_rel: the commit; pairs with the loads of all that look at the word */
@@ -143,6 +156,18 @@ uint64_t mu_checkpoint_settle(struct mu_checkpoint_head *head, uint32_t ranks)
         seen = next;
     }
     return MU_CHECKPOINT_GENERATION(seen);
+}
+
+uint32_t mu_checkpoint_stray(struct mu_checkpoint_head *head, uint32_t ranks, uint64_t steps[2])
+{
+    uint64_t seen = mu_load_acquire(&head->whole), next = MU_CHECKPOINT_GENERATION(seen) + 1; /* acquire: as above */
+    uint32_t stray = are_done(head, ranks, next) ? stray_of(head, ranks, next) : 0;
+
+    steps[0] = mu_load_relaxed(&head->rows[0].step[next & 1]); /* relaxed, both: the word is looked at again */
+    steps[1] = mu_load_relaxed(&head->rows[stray].step[next & 1]);
+    /* acquire, as a fence: a row that was set back, or a commit, moved the word before another step was written */
+    mu_fence_acquire();
+    return (mu_load_relaxed(&head->whole) & ~MU_WORD_S) == (seen & ~MU_WORD_S) ? stray : 0;
 }
 
 void mu_checkpoint_done(struct mu_checkpoint_head *head, uint32_t rank, uint64_t generation, uint64_t step)

@@ -122,8 +122,6 @@ static enum muster_status part_view(struct muster_checkpoint *cp, int32_t rank, 
     for (;;) {
         view->generation = mu_checkpoint_newest(cp, &view->ranks);
         status = rank_check(cp, view->generation, view->ranks, rank, &view->rank);
-        if (!status && view->ranks == cp->ranks)
-            status = mu_checkpoint_check_steps(cp, view->generation);
         if (status)
             return status;
         mu_checkpoint_part_path(cp->folder, cp->name, view->ranks, view->rank, view->generation, path, sizeof path);

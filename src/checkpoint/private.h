@@ -120,8 +120,10 @@ void mu_checkpoint_prune(const char *folder, const char *name, uint32_t ranks);
 enum muster_status mu_checkpoint_head_open(const char *folder, const char *name, uint32_t ranks, bool make,
                                            struct mu_checkpoint_head **ret_head);
 void mu_checkpoint_head_close(struct mu_checkpoint_head *head, uint32_t ranks);
-/* Count the rows, and commit what is whole. The newest whole generation. */
+/* Count the rows, and commit what is whole: all rows are done, with one step. The newest whole generation. */
 uint64_t mu_checkpoint_settle(struct mu_checkpoint_head *head, uint32_t ranks);
+/* The first rank with another step than rank 0, if all have saved the generation that would be the next; 0: none. */
+uint32_t mu_checkpoint_stray(struct mu_checkpoint_head *head, uint32_t ranks, uint64_t steps[2]);
 /* This rank's part is saved; others see what was written before. */
 void mu_checkpoint_done(struct mu_checkpoint_head *head, uint32_t rank, uint64_t generation, uint64_t step);
 /* What a rank has saved of a generation that is not whole counts no more. The newest whole generation. */
@@ -140,8 +142,6 @@ bool mu_checkpoint_part_is_sound(const uint8_t *base, size_t bytes, struct mu_ch
 /* Until the generation is whole. */
 enum muster_status mu_checkpoint_await(struct muster_checkpoint *cp, struct mu_ctx *ctx, uint64_t generation,
                                        muster_deadline deadline);
-/* All ranks have saved the same step as this whole generation. */
-enum muster_status mu_checkpoint_check_steps(struct muster_checkpoint *cp, uint64_t generation);
 /* The newest whole generation, 0: none, and the number of ranks that saved it. */
 uint64_t mu_checkpoint_newest(struct muster_checkpoint *cp, uint32_t *ret_ranks);
 

@@ -126,6 +126,7 @@ static enum muster_status save_begin(struct muster_checkpoint *cp, struct mu_ctx
     struct mu_checkpoint_part part;
     enum muster_status status;
     uint64_t whole;
+    uint32_t ranks;
 
     if (cp->rank < 0)
         return mu_fail(MUSTER_FAILED_PRECONDITION,
@@ -136,6 +137,7 @@ static enum muster_status save_begin(struct muster_checkpoint *cp, struct mu_ctx
         status = mu_checkpoint_await(cp, ctx, cp->committed, deadline);
     if (status)
         return status;
+    mu_checkpoint_newest(cp, &ranks); /* a job that only saves removes the parts of other numbers of ranks here */
     whole = mu_checkpoint_settle(cp->head, cp->ranks);
     part.step = cp->step = step;
     part.rank = (uint32_t)cp->rank;

@@ -292,13 +292,51 @@ CHECKPOINT_TEST(a_wrong_type_shape_or_name_is_named)
 
 CHECKPOINT_TEST(ranks_that_save_different_steps_are_named)
 {
-    struct muster_checkpoint_view view;
-
+    all_save(10);
     rank_save(0, 20);
     rank_save(1, 30);
-    assert_status(muster_checkpoint_wait(cps[0], 1, 0), MUSTER_ABORTED, "wait");
-    assert_says("task 0 has saved step 20 as generation 1 of checkpoint model, task 1 step 30");
-    assert_status(muster_checkpoint_load(cps[1], MUSTER_CHECKPOINT_OWN, &view), MUSTER_ABORTED, "load");
+    assert_status(muster_checkpoint_wait(cps[0], 2, 0), MUSTER_ABORTED, "wait");
+    assert_says("task 0 has saved step 20 as generation 2 of checkpoint model, task 1 step 30");
+    assert_status(rank_save_until(1, 40, 0), MUSTER_ABORTED, "save");
+    rank_check(1, MUSTER_CHECKPOINT_OWN, 1, 10); /* the good one before is not lost */
+    attempt_again(2);
+    rank_check(0, MUSTER_CHECKPOINT_OWN, 1, 10);
+    all_save(20);
+    rank_check(1, 0, 2, 20);
+}
+
+CHECKPOINT_TEST(a_job_that_only_saves_removes_the_parts_of_other_sizes)
+{
+    char folder[560], path[600];
+
+    all_save(1);
+    attempt_again(3);
+    mu_checkpoint_folder(run_id, folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/model@2.0.1", folder);
+    assert_int_equal(access(path, F_OK), 0);
+    all_save(2);
+    assert_int_equal(access(path, F_OK), 0); /* until one that looks knows that three have a generation */
+    all_save(3);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
+CHECKPOINT_TEST(a_job_that_starts_again_counts_no_part_of_the_attempt_before)
+{
+    struct muster_segment_config config = {.num_tasks = 2, .num_slots = 32};
+
+    all_save(1);
+    rank_save(1, 2);
+    attempt_end();
+    mu_checkpoint_rewind(run_id);
+    OK(test_job_create(&job, &config));
+    for (int i = 0; i < 2; i++)
+        assert_non_null(tasks[i] = test_join(job.name, i, MUSTER_JOIN_RECOVERABLE));
+    OK(muster_checkpoint_open(tasks[0], "model", &cps[0])); /* the other comes later */
+    rank_save(0, 2);
+    assert_int_equal(newest(0), 1);
+    OK(muster_checkpoint_open(tasks[1], "model", &cps[1]));
+    rank_save(1, 2);
+    assert_int_equal(newest(0), 2);
 }
 
 CHECKPOINT_TEST(what_cannot_be_saved_is_refused)

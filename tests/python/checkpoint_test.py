@@ -2,17 +2,24 @@
 """Checkpoints in Python: states of any kind, restarts of the job, of a task, and a launcher that dies; what is named.
 variants: release
 """
+import atexit
 import glob
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import common
 from common import MUSTER, job_name, raises, run
 
 import muster
+
+# A folder of its own: other jobs of this machine have checkpoints, too.
+os.environ["MUSTER_SHM_DIR"] = tempfile.mkdtemp(prefix="checkpoint-test-", dir="/dev/shm")
+atexit.register(shutil.rmtree, os.environ["MUSTER_SHM_DIR"], True)
 
 SAVES = """
 import muster, os, sys
@@ -28,7 +35,7 @@ def body(text):
 
 
 def left():
-    return glob.glob("/dev/shm/muster-checkpoints-*")
+    return glob.glob(os.environ["MUSTER_SHM_DIR"] + "/muster-checkpoints-*")
 
 
 def test_states_of_any_kind_come_back_as_they_were():
