@@ -15,9 +15,10 @@
  * third save on, or after muster_checkpoint_reserve(). A load is a view of the very bytes, without a copy.
  *
  * A job has checkpoints where MUSTER_RUN_ID is set, as by muster's launcher, and all its tasks are on one host; else
- * muster_checkpoint_open() is MUSTER_FAILED_PRECONDITION. A handle is used by one thread at a time; a process has one
- * for each name, and closes it before it leaves the job. A forked child has none. Observers and workers may load, and
- * not save. None blocks but those with a deadline.
+ * muster_checkpoint_open() is MUSTER_FAILED_PRECONDITION. A task that has left the job counts as a rank all the same: a
+ * generation that it has not saved never becomes whole, and a wait for it ends by its deadline. A handle is used by one
+ * thread at a time; a process has one for each name, and closes it before it leaves the job. A forked child has none.
+ * Observers and workers may load, and not save. None blocks but those with a deadline.
  */
 #ifndef MUSTER_CHECKPOINT_H
 #define MUSTER_CHECKPOINT_H
@@ -49,8 +50,11 @@ struct muster_checkpoint_tensor {
 
 /*
  * The checkpoints of this name; the first task makes them. What this task's predecessor had saved of a generation that
- * is not whole is withdrawn. MUSTER_INVALID_ARGUMENT: the name; MUSTER_PERMISSION_DENIED: somebody else has the folder;
- * MUSTER_RESOURCE_EXHAUSTED: no memory; MUSTER_DATA_LOSS: what is there is no checkpoint of this version.
+ * is not whole is withdrawn; what the caller itself had, by a handle that it has closed, counts on.
+ * MUSTER_INVALID_ARGUMENT: the name; MUSTER_FAILED_PRECONDITION: the job is none that has checkpoints, or its members
+ * change while it runs (`--elastic --live`); MUSTER_PERMISSION_DENIED: somebody else has the folder;
+ * MUSTER_RESOURCE_EXHAUSTED: no memory; MUSTER_UNAVAILABLE: the folder cannot be made or opened; MUSTER_DATA_LOSS: what
+ * is there is no checkpoint of this version.
  */
 MUSTER_API enum muster_status muster_checkpoint_open(struct muster *muster, const char *name,
                                                      struct muster_checkpoint **ret_checkpoint);

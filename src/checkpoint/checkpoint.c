@@ -14,6 +14,7 @@
 
 #include "segment/cluster.h"
 #include "segment/hosts.h"
+#include "segment/members.h"
 #include "segment/names.h"
 #include "segment/wait.h"
 
@@ -66,6 +67,20 @@ uint64_t mu_checkpoint_newest(struct muster_checkpoint *cp, uint32_t *ret_ranks)
 
 /* ---- opening ---- */
 
+/* A predecessor's unfinished part is withdrawn; one of our own, of a handle that was closed, still counts. */
+static void row_take(struct muster_checkpoint *cp)
+{
+    struct mu_checkpoint_row *row = &cp->head->rows[cp->rank];
+
+    /* acquire: pairs with the store below; a process killed between the two is withdrawn once more */
+    if (mu_load_acquire(&row->life) == cp->m->member) {
+        cp->committed = mu_load_relaxed(&row->done); /* relaxed: this rank's own */
+        return;
+    }
+    mu_checkpoint_withdraw(cp->head, (uint32_t)cp->rank);
+    mu_store_release(&row->life, cp->m->member); /* release: behind the withdrawal; pairs with the load above */
+}
+
 static enum muster_status head_take(struct muster_checkpoint *cp)
 {
     char kept[MU_SENTENCE_MAX];
@@ -82,7 +97,23 @@ static enum muster_status head_take(struct muster_checkpoint *cp)
         mu_checkpoint_go_on_behind(cp->head, cp->before);
     mu_checkpoint_settle(cp->head, cp->ranks);
     if (cp->rank >= 0)
-        mu_checkpoint_withdraw(cp->head, (uint32_t)cp->rank);
+        row_take(cp);
+    return MUSTER_OK;
+}
+
+/* The caller counts ranks that a job of this size has, all the time. */
+static enum muster_status job_check(const struct muster_segment *seg)
+{
+    struct mu_members head;
+    uint64_t word;
+
+    if (mu_is_bridged(seg))
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "checkpoints in memory are of jobs on one host; this job has %u",
+                       seg->num_hosts);
+    if (mu_membership_exist(seg) && !mu_membership_look(seg, &head, &word) && !mu_membership_is_anew(&head))
+        return mu_fail(MUSTER_FAILED_PRECONDITION,
+                       "a checkpoint in memory is of a fixed number of ranks, and the members of this job change while "
+                       "it runs: use '--elastic' without '--live', which starts all again");
     return MUSTER_OK;
 }
 
@@ -96,10 +127,10 @@ enum muster_status muster_checkpoint_open(struct muster *muster, const char *nam
         status = mu_enter_read(muster);
     if (status)
         return status;
-    if (mu_is_bridged(muster->seg)) {
+    status = job_check(muster->seg);
+    if (status) {
         mu_exit_read();
-        return mu_fail(MUSTER_FAILED_PRECONDITION, "checkpoints in memory are of jobs on one host; this job has %u",
-                       muster->seg->num_hosts);
+        return status;
     }
     cp = calloc(1, sizeof *cp);
     if (!cp) {
@@ -218,6 +249,23 @@ enum muster_status muster_checkpoint_wait(struct muster_checkpoint *checkpoint, 
 
 /* ---- looking ---- */
 
+/* The step of that generation, or of a newer one that has taken its place meanwhile. */
+static uint64_t step_of(struct mu_checkpoint_head *head, uint64_t *generation)
+{
+    for (;;) {
+        uint64_t step =
+            mu_load_relaxed(&head->rows[0].step[*generation & 1]); /* relaxed: behind the word, and the fence */
+        uint64_t newest;
+
+        /* acquire, as a fence: a step of two generations later is stored behind the word that this load sees then */
+        mu_fence_acquire();
+        newest = MU_CHECKPOINT_GENERATION(mu_load_relaxed(&head->whole)); /* relaxed: behind the fence */
+        if (newest <= *generation)
+            return *generation ? step : 0;
+        *generation = newest;
+    }
+}
+
 enum muster_status muster_checkpoint_info(struct muster_checkpoint *checkpoint, struct muster_checkpoint_info *ret_info)
 {
     struct muster_checkpoint *cp = checkpoint;
@@ -230,8 +278,8 @@ enum muster_status muster_checkpoint_info(struct muster_checkpoint *checkpoint, 
     info.generation = mu_checkpoint_newest(cp, &info.ranks);
     if (info.ranks != cp->ranks && mu_checkpoint_head_open(cp->folder, cp->name, info.ranks, false, &head))
         status = MUSTER_DATA_LOSS;
-    if (!status && info.generation)
-        info.step = mu_load_relaxed(&head->rows[0].step[info.generation & 1]); /* relaxed: behind the word */
+    if (!status)
+        info.step = step_of(head, &info.generation);
     if (!status && cp->rank >= 0) {
         info.saved = mu_load_acquire(&cp->head->rows[cp->rank].done); /* acquire: our own */
         if (info.ranks == cp->ranks && info.saved < info.generation)

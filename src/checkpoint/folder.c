@@ -131,24 +131,36 @@ void mu_checkpoint_remove(const char *run_id)
 
 /* ---- starting again ---- */
 
+struct rewind {
+    char folder[MU_CHECKPOINT_PATH_MAX / 2];
+    int32_t rank;
+    enum muster_status status;
+};
+
 static void head_rewind(void *arg, const char *name, uint32_t ranks)
 {
+    struct rewind *rewind = arg;
     struct mu_checkpoint_head *head;
+    enum muster_status status = mu_checkpoint_head_open(rewind->folder, name, ranks, false, &head);
 
-    if (mu_checkpoint_head_open(arg, name, ranks, false, &head))
+    if (status) {
+        rewind->status = status;
         return;
+    }
     mu_checkpoint_settle(head, ranks);
     for (uint32_t i = 0; i < ranks; i++)
-        mu_checkpoint_withdraw(head, i);
+        if (rewind->rank == MU_CHECKPOINT_ALL || rewind->rank == (int32_t)i)
+            mu_checkpoint_withdraw(head, i);
     mu_checkpoint_head_close(head, ranks);
 }
 
-void mu_checkpoint_rewind(const char *run_id)
+enum muster_status mu_checkpoint_rewind(const char *run_id, int32_t rank)
 {
-    char folder[MU_CHECKPOINT_PATH_MAX / 2];
+    struct rewind rewind = {.rank = rank};
 
-    if (!is_run_id(run_id))
-        return;
-    mu_checkpoint_folder(run_id, folder, sizeof folder);
-    mu_checkpoint_each(folder, head_rewind, folder);
+    if (is_run_id(run_id)) {
+        mu_checkpoint_folder(run_id, rewind.folder, sizeof rewind.folder);
+        mu_checkpoint_each(rewind.folder, head_rewind, &rewind);
+    }
+    return rewind.status;
 }

@@ -39,7 +39,8 @@ static enum muster_status part_lock(const char *path, uint64_t generation, struc
         return MUSTER_FAILED_PRECONDITION;
     }
     file.bytes = (size_t)st.st_size;
-    base = mmap(NULL, file.bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file.fd, 0);
+    base = mmap(NULL, file.bytes, PROT_READ, MAP_SHARED, file.fd,
+                0); /* a load maps its pages as it reads them, in all its threads */
     if (base == MAP_FAILED) {
         mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot map %s: %s", path, strerror(errno));
         mu_checkpoint_file_close(&file);

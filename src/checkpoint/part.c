@@ -4,8 +4,8 @@
  * A file of the rank holds one generation of two. It is written under an exclusive lock (flock) and viewed under a
  * shared one, both the kernel's: they go with the process that has them. A writer that finds the file viewed leaves it
  * to the viewers, without a name, and makes another: so a view stays as it is, and no save waits for a reader, stopped
- * or not. While a part is written it says that it is torn. It is found by its name alone, so a reader looks behind its
- * lock whether the name is still this file's.
+ * or not. While a part is written it says that it is torn. It is found by its name alone, and a reader looks behind
+ * its lock which generation it is: one that has lost its name since stays what it was.
  */
 #include "checkpoint/private.h"
 
@@ -56,20 +56,39 @@ static int file_lock(struct mu_checkpoint_file *file, const char *path)
     return EBUSY;
 }
 
+/* Pages for all of it. In pieces: in Linux 6.1 a signal undoes the call under way, and a profiler sends many. */
+static int pages_take(int fd, size_t from, size_t to)
+{
+    size_t piece = 64 << 20;
+
+    while (from < to) {
+        size_t len = to - from < piece ? to - from : piece;
+
+        if (fallocate(fd, 0, (off_t)from, (off_t)len) == 0)
+            from += len;
+        else if (errno != EINTR)
+            return errno;
+        else if (piece > 16 * MU_CHECKPOINT_PAGE)
+            piece /= 2;
+    }
+    return 0;
+}
+
 /* Pages for so many bytes, mapped, without a fault to come. 0, or an errno. */
 static int file_fill(struct mu_checkpoint_file *file, size_t bytes)
 {
     struct stat st;
     void *base;
+    int rc = 0;
 
     if (fstat(file->fd, &st))
         return errno;
     if (!mu_process_may_have(bytes))
         return EFBIG;
     if (bytes > file->committed || (uint64_t)st.st_size < bytes)
-        while (fallocate(file->fd, 0, 0, (off_t)bytes))
-            if (errno != EINTR)
-                return errno;
+        rc = pages_take(file->fd, (uint64_t)st.st_size < bytes ? (size_t)st.st_size : 0, bytes);
+    if (rc)
+        return rc;
     file->committed = bytes > file->committed ? bytes : file->committed;
     if (file->base && file->bytes >= bytes)
         return 0;

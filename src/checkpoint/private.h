@@ -17,14 +17,15 @@
 
 /* ---- the head: NAME@RANKS.head ---- */
 
-#define MU_CHECKPOINT_HEAD_MAGIC 0x31646165686b636dull /* "mckhead1" */
+#define MU_CHECKPOINT_HEAD_MAGIC 0x32646165686b636dull /* "mckhead2" */
 #define MU_CHECKPOINT_PART_MAGIC 0x31747261706b636dull /* "mckpart1" */
 
-/* Of one rank; written by its process alone, and, while no task lives, by the launcher. */
+/* Of one rank; written by its process alone, and, while it has none that lives, by the launcher. */
 struct mu_checkpoint_row {
     mu_a64 done;    /* the newest generation that it has saved */
     mu_a64 step[2]; /* of generation g: step[g % 2] */
-    uint64_t pad[13];
+    mu_a64 life;    /* the member of the job (struct muster.member) that opened it last; 0: none */
+    uint64_t pad[12];
 };
 
 struct mu_checkpoint_head {

@@ -5,6 +5,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <muster/membership.h>
+
 #include "child.h"
 #include "shm.h"
 #include "stage.h"
@@ -155,8 +157,7 @@ CHECKPOINT_TEST(what_a_dead_task_saved_beyond_the_newest_is_withdrawn)
 {
     all_save(1);
     rank_save(0, 2);
-    muster_checkpoint_close(cps[0]);
-    OK(muster_checkpoint_open(tasks[0], "model", &cps[0])); /* as its successor does */
+    rank_succeed(0);
     rank_check(0, MUSTER_CHECKPOINT_OWN, 1, 1);
     rank_save(1, 22);
     assert_int_equal(newest(0), 1);
@@ -168,8 +169,7 @@ CHECKPOINT_TEST(a_generation_that_became_whole_is_not_withdrawn)
 {
     all_save(1);
     all_save(2);
-    muster_checkpoint_close(cps[0]);
-    OK(muster_checkpoint_open(tasks[0], "model", &cps[0]));
+    rank_succeed(0);
     rank_check(0, MUSTER_CHECKPOINT_OWN, 2, 2);
     all_save(3);
     rank_check(1, 0, 3, 3);
@@ -327,7 +327,7 @@ CHECKPOINT_TEST(a_job_that_starts_again_counts_no_part_of_the_attempt_before)
     all_save(1);
     rank_save(1, 2);
     attempt_end();
-    mu_checkpoint_rewind(run_id);
+    assert_int_equal(mu_checkpoint_rewind(run_id, MU_CHECKPOINT_ALL), MUSTER_OK);
     OK(test_job_create(&job, &config));
     for (int i = 0; i < 2; i++)
         assert_non_null(tasks[i] = test_join(job.name, i, MUSTER_JOIN_RECOVERABLE));
@@ -337,6 +337,41 @@ CHECKPOINT_TEST(a_job_that_starts_again_counts_no_part_of_the_attempt_before)
     OK(muster_checkpoint_open(tasks[1], "model", &cps[1]));
     rank_save(1, 2);
     assert_int_equal(newest(0), 2);
+}
+
+CHECKPOINT_TEST(a_handle_that_is_closed_and_opened_again_keeps_its_part)
+{
+    all_save(1);
+    rank_save(0, 2);
+    muster_checkpoint_close(cps[0]);
+    OK(muster_checkpoint_open(tasks[0], "model", &cps[0]));
+    assert_status(rank_save_until(0, 3, 0), MUSTER_DEADLINE_EXCEEDED, "save");
+    rank_save(1, 2);
+    rank_check(1, 0, 2, 2);
+    all_save(3);
+    rank_check(0, 1, 3, 3);
+}
+
+CHECKPOINT_TEST(a_task_that_starts_again_alone_counts_no_part_of_its_dead_process)
+{
+    all_save(1);
+    rank_save(0, 2);
+    assert_int_equal(mu_checkpoint_rewind(run_id, 0), MUSTER_OK); /* as the launcher, before it starts it again */
+    rank_save(1, 2);
+    assert_int_equal(newest(1), 1);
+    rank_succeed(0);
+    rank_check(0, MUSTER_CHECKPOINT_OWN, 1, 1);
+    rank_save(0, 2);
+    rank_check(1, 0, 2, 2);
+}
+
+CHECKPOINT_TEST(a_job_whose_members_change_has_none)
+{
+    struct muster_checkpoint *cp;
+
+    OK(muster_membership_begin(tasks[0], 2, 1, 0, 1));
+    assert_status(muster_checkpoint_open(tasks[0], "other", &cp), MUSTER_FAILED_PRECONDITION, "open");
+    assert_says("the members of this job change while it runs");
 }
 
 CHECKPOINT_TEST(what_cannot_be_saved_is_refused)

@@ -29,7 +29,8 @@ struct image {
 
 static struct image before, now;
 static char own_run[56], folder[512];
-static struct test_job theirs; /* the victim is a task of another job: rank 0 of ours looks at what it leaves */
+static struct test_job theirs; /* the victim is a task of another job */
+static struct test_job later;  /* the job whose tasks look at what it leaves: new processes, as it were */
 
 static enum muster_status value_save(struct muster_checkpoint *cp, uint32_t rank, uint64_t step)
 {
@@ -103,6 +104,7 @@ static void image_put(const struct image *image, const char *to)
 /* The newest generation that is found: `old`, or `old` + 1, which rank 0 saved as `step`. */
 static uint64_t image_check(const struct image *image, uint64_t old, uint64_t step)
 {
+    struct muster *successors[2] = {test_join(later.name, 0, 0), test_join(later.name, 1, 0)};
     struct muster_checkpoint *cp[2];
     struct muster_checkpoint_info info;
     char copy[512];
@@ -112,8 +114,8 @@ static uint64_t image_check(const struct image *image, uint64_t old, uint64_t st
     setenv("MUSTER_RUN_ID", run_id, 1);
     mu_checkpoint_folder(run_id, copy, sizeof copy);
     image_put(image, copy);
-    OK(muster_checkpoint_open(tasks[0], "model", &cp[0]));
-    OK(muster_checkpoint_open(tasks[1], "model", &cp[1]));
+    for (uint32_t i = 0; i < 2; i++)
+        OK(muster_checkpoint_open(successors[i], "model", &cp[i]));
     OK(muster_checkpoint_info(cp[0], &info));
     found = info.generation;
     assert_true(found == old || found == old + 1);
@@ -128,8 +130,10 @@ static uint64_t image_check(const struct image *image, uint64_t old, uint64_t st
         for (uint32_t rank = 0; rank < 2; rank++)
             small_check(cp[0], rank, next, next * 100);
     }
-    muster_checkpoint_close(cp[0]);
-    muster_checkpoint_close(cp[1]);
+    for (uint32_t i = 0; i < 2; i++) {
+        muster_checkpoint_close(cp[i]);
+        OK(muster_leave(successors[i]));
+    }
     mu_checkpoint_remove(run_id);
     setenv("MUSTER_RUN_ID", own_run, 1);
     return found;
@@ -212,6 +216,7 @@ static int kill_begin(void)
     snprintf(own_run, sizeof own_run, "%.50s", run_id);
     mu_checkpoint_folder(own_run, folder, sizeof folder);
     OK(test_job_create(&theirs, &config));
+    OK(test_job_create(&later, &config));
     return 0;
 }
 
@@ -221,6 +226,7 @@ static int kill_end(void)
 
     OK(muster_leave(m));
     assert_int_equal(test_job_end(&theirs), 0);
+    assert_int_equal(test_job_end(&later), 0);
     snprintf(run_id, sizeof run_id, "%s", own_run);
     return stage_end();
 }

@@ -56,11 +56,20 @@ static void attempt_end(void)
     assert_int_equal(test_job_end(&job), 0);
 }
 
+/* Another process takes the rank's place. */
+static inline void rank_succeed(uint32_t rank)
+{
+    muster_checkpoint_close(cps[rank]);
+    OK(muster_leave(tasks[rank]));
+    assert_non_null(tasks[rank] = test_join(job.name, (int32_t)rank, MUSTER_JOIN_RECOVERABLE));
+    OK(muster_checkpoint_open(tasks[rank], "model", &cps[rank]));
+}
+
 /* As the launcher starts a job again. */
 static inline void attempt_again(uint32_t count)
 {
     attempt_end();
-    mu_checkpoint_rewind(run_id);
+    mu_checkpoint_rewind(run_id, MU_CHECKPOINT_ALL);
     attempt_begin(count);
 }
 

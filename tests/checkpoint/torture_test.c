@@ -144,7 +144,7 @@ TEST(whichever_ranks_are_killed_the_newest_generation_is_whole)
             one_kill(pids[r]);
         OK(muster_segment_remove(job.name)); /* the next attempt has another */
         muster_segment_close(job.segment);
-        mu_checkpoint_rewind(run_id);
+        mu_checkpoint_rewind(run_id, MU_CHECKPOINT_ALL);
         job_begin();
         all_begin(pids);
     }

@@ -25,6 +25,14 @@ uint64_t mu_agent_restart_delay(const struct mu_agent *agent, uint32_t times)
     return ns < DELAY_MAX_NS || ns == agent->options->restart_delay_ns ? ns : DELAY_MAX_NS;
 }
 
+/* What they had saved of a generation that is not whole: a part of a process that has gone back to the one before. */
+static void checkpoints_rewind(struct mu_agent *agent, int32_t rank)
+{
+    if (mu_checkpoint_rewind(agent->run_id, rank))
+        mu_agent_say("a checkpoint in memory is not set back, and may count a part of a process that is dead: %s",
+                     muster_last_error());
+}
+
 int mu_agent_task_again(struct mu_agent *agent, uint32_t task_id)
 {
     struct mu_agent_task *task = &agent->tasks[task_id];
@@ -39,6 +47,7 @@ int mu_agent_task_again(struct mu_agent *agent, uint32_t task_id)
                  agent->options->restarts);
     mu_agent_say_tail(agent, task_id);
     task->attempt++;
+    checkpoints_rewind(agent, (int32_t)task_id);
     task->restart_at = muster_after_ns(ns);
     agent->waiting++;
     return 1;
@@ -76,7 +85,7 @@ uint64_t mu_agent_next_start(const struct mu_agent *agent)
 static void attempt_reset(struct mu_agent *agent)
 {
     agent->attempt++;
-    mu_checkpoint_rewind(agent->run_id);
+    checkpoints_rewind(agent, MU_CHECKPOINT_ALL);
     if (agent->next_tasks)
         agent->num_tasks = agent->local_tasks = agent->next_tasks;
     agent->anew += agent->num_tasks;
