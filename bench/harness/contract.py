@@ -234,6 +234,21 @@ def judge_tasks(judge):
                    "pidfd %s" % nanoseconds(pidfd.p99) if pidfd else "")
 
 
+def judge_elastic(judge):
+    row = judge.row
+    judge.about(BESIDES, "elastic")
+    judge.time("SIGKILL → the last of 15 members is in the next epoch", 1e6, row("elastic.loss.16", "muster-last"))
+    judge.time("a death → the last of 15 nodes of MindSpore is told", 1e7, row("nodes.death.16"))
+    judge.figure("epoch change of 8, futex wake-ups", 5, "elastic.change.8.wakes", lambda v: "%.3g" % v)
+    judge.time("event to 256 nodes of MindSpore", 5e6, row("nodes.event.256"))
+    judge.about(BESIDES, "ps")
+    for theirs in ("ps-lite", "torch-rpc"):
+        for what, bound, names in (("1 to 16 MiB", 10, ("dense.1048576", "dense.4194304", "dense.16777216")), ("4,096 rows", 3, ("sparse",)),
+                                   ("one float", 100, ("dense.4",))):
+            judge_least(judge, "push and pull of %s, against %s" % (what, theirs), bound,
+                        ["ps.%s.n%d" % (name, pushers) for name in names for pushers in (1, 2, 8)], "muster", theirs)
+
+
 def judge_hosts(judge):
     row = judge.row
     judge.about("cross-host barrier, 2 hosts, one task each", "cross2")
@@ -310,6 +325,7 @@ def judged(results):
     judge_barriers(judge)
     judge_keys(judge)
     judge_tasks(judge)
+    judge_elastic(judge)
     judge_hosts(judge)
     judge.about("muster run -n 8 true", "run")
     judge.ratio("muster run -n 8 true, over posix_spawn of 8", 1.3, judge.row("run.8"), judge.row("run.8", "posix_spawn"))

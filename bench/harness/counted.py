@@ -3,6 +3,7 @@
 
     counted.py instructions HOT FEWER MORE [OPERATION...]     by valgrind's callgrind
     counted.py calls HOT FEWER MORE [OPERATION...]            by strace
+    counted.py wakes ELASTIC                                  by strace: FUTEX_WAKEs of a change of the membership
     counted.py launch MUSTER SPAWN                            by strace: `muster run -n 8 -- true`, and eight posix_spawn
 
 HOT is bench/hot.c's program. It runs with fewer and with more operations, and the difference is divided by theirs: what
@@ -117,9 +118,26 @@ def count_launch(muster, spawn):
         emit_fact("system calls: run, %s" % who, words_of(most, "%.0f"))
 
 
+def wakes_of(command):
+    """(how often somebody was woken by the futex of another process, how often somebody slept on two)"""
+    with tempfile.NamedTemporaryFile("r") as f:
+        run(["strace", "-f", "-e", "trace=futex,futex_waitv", "-o", f.name, *command])
+        said = f.read()
+    return len(re.findall(r"FUTEX_WAKE,", said)), len(re.findall(r"futex_waitv\(", said))
+
+
+def count_wakes(elastic, fewer=20, more=100):
+    low, high = (wakes_of([elastic, "change", "8", "0", str(count)]) for count in (fewer, more))
+    for name, less, all_of_them in zip(("wakes", "sleeps"), low, high):
+        emit("elastic.change.8." + name, (all_of_them - less) / (more - fewer), "a change")
+
+
 def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "wakes":
+        count_wakes(sys.argv[2])
+        return
     if len(sys.argv) < 4 or sys.argv[1] not in ("instructions", "calls", "launch"):
-        raise SystemExit("usage: counted.py instructions|calls HOT FEWER MORE [OPERATION...] | launch MUSTER SPAWN")
+        raise SystemExit("usage: counted.py instructions|calls HOT FEWER MORE [OPERATION...] | wakes ELASTIC | launch MUSTER SPAWN")
     if sys.argv[1] == "launch":
         count_launch(*sys.argv[2:4])
         return

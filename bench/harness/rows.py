@@ -241,6 +241,23 @@ def grpcio_group(tools, effort):
                                            "" if python else "no Python here has grpcio (Debian: python3-grpcio)"))
 
 
+def elastic_group(tools, effort):
+    """A job's membership, by C and by the wire of MindSpore's parameter servers."""
+    contenders = [own(tools, "muster", "elastic", "loss", 16, effort.small_kills, timeout=180),
+                  own(tools, "muster", "elastic", "change", 8, 0, effort.waits)]
+    contenders += [own(tools, "muster", "elastic", "change", members, come, max(effort.runs, 3), timeout=180)
+                   for members, come in ((8, 2), (256, 64)) if members == 8 or not effort.quick]
+    muster = tools.muster if tools.muster and os.access(tools.muster, os.X_OK) else None
+    for servers, workers in ((8, 8), (32, 32), (128, 128))[:1 if effort.quick else 3]:
+        contender = own(tools, "muster", "nodes", muster, servers, workers, effort.waits, effort.small_kills, timeout=180)
+        contender.missing = contender.missing or ("" if muster else "the muster command is not built")
+        contenders.append(contender)
+    hot = tools.program("elastic")
+    contenders.append(Contender("strace", [sys.executable, os.path.join(HERE, "harness/counted.py"), "wakes", hot or "elastic"], repeats=1,
+                                missing="" if hot and shutil.which("strace") else "strace is not installed"))
+    return Group("elastic", contenders)
+
+
 def groups(tools, effort):
     return [
         *(later("barrier%d" % size, barrier_group, tools, effort, size) for size in (2, 4, 8)),
@@ -256,6 +273,7 @@ def groups(tools, effort):
         Group("call", [own(tools, "muster", "call", effort.slice)]),
         Group("queue", [own(tools, "muster", "queue", effort.slice)]),
         Group("checkpoint", [own(tools, "muster", "checkpoint", effort.slice, 1 << 20, *([] if effort.quick else [64 << 20, 1 << 30]))]),
+        later("elastic", elastic_group, tools, effort),
         later("grpc", grpc_group, tools, effort),
         later("grpcio", grpcio_group, tools, effort),
         later("run", run_group, tools, effort),

@@ -41,6 +41,16 @@ TITLES = {
     "wait.parked": "set → reader of a waiting get runs, asleep",
     "death.10MiB": "SIGKILL → peers' waits return, 10 MiB resident",
     "death.2048MiB": "SIGKILL → peers' waits return, 2 GiB resident",
+    "elastic.loss.16": "SIGKILL of a member of 16 → the others are in the next epoch",
+    "elastic.change.8": "a change of 8 members that are ready: proposed → the last runs on",
+    "elastic.change.8.wakes": "the same: calls that wake",
+    "elastic.change.8.sleeps": "the same: sleeps of all 8",
+    **{"elastic.grow.%d.%d" % sizes: "%d members more to %d, that wait: proposed → the last runs on" % sizes[::-1]
+       for sizes in ((8, 2), (256, 64))},
+    **{"nodes.%s" % metric: title for n in (8, 32, 128) for metric, title in (
+        ("ready.%d.%d" % (n, n), "MindSpore's wire: %d servers and %d workers, the first connects → the last is READY" % (n, n)),
+        ("event.%d" % (2 * n), "MindSpore's wire: an event → the last of %d nodes has it" % (2 * n)),
+        ("death.%d" % (2 * n), "MindSpore's wire: a death → the last of %d nodes is told" % (2 * n)))},
     "stream.n2": "stream barrier, 2 processes: a round enqueued and synchronized with",
     "stream.n2.avg64": "stream barrier, 2 processes: rounds 64 at a time",
     "stream.death": "SIGKILL → the survivor's stream is empty and its process knows who died",

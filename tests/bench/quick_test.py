@@ -22,6 +22,7 @@ ALWAYS = {"barrier.n2", "barrier.n2.avg16", "barrier.n4", "barrier.n8", "named.1
           "death.10MiB", "death.64MiB", "heartbeat", "attach", "attach.thread", "attach.leave", "audit", "trace.event",
           "trace.off", "trace.barrier", "ps.dense.4.n1", "ps.dense.1048576.n2", "ps.sparse.n2", "object.put.20", "object.put.67108864", "object.get.67108864",
           "object.wait.100000", "call.seal", "call.one", "call.many", "memory.object", "memory.call", "queue.1.20", "queue.8.1048576", "checkpoint.save.1048576", "checkpoint.load.1048576",
+          "elastic.loss.16", "elastic.change.8", "elastic.grow.8.2",
           "tasks.join.2", "tasks.meet.16", "tasks.group.16", "tasks.named.16", "tasks.memory.16", "keys.get.1", "keys.set.100",
           "keys.insert.2000", "keys.audit.2000", "keys.memory.2000", "late.8.each", "late.8.call", "late.16.last",
           "memory.empty", "memory.task", "cross.kv.get", "cross.kv.set", "cross.kv.copy", "cross.kv.set.latency", "cross.object.20",
@@ -64,7 +65,7 @@ def check_rows(whole):
         wanted |= TWO
     if os.access(os.environ.get("MUSTER", ""), os.X_OK):
         wanted |= GRPC | STORE
-        wanted |= {"run.2", "run.8", "run.64", "memory.agent.1", "memory.agent.64.pss", "memory.agent.512", "tasks.status.16"} | AGENT
+        wanted |= {"run.2", "run.8", "run.64", "memory.agent.1", "memory.agent.64.pss", "memory.agent.512", "tasks.status.16", "nodes.ready.8.8", "nodes.event.16", "nodes.death.16"} | AGENT
     expect(wanted <= mine, "no row for: %s" % " ".join(sorted(wanted - mine)))
     both = {(row["metric"], row["who"]) for row in whole["rows"]}
     for size in (2, 4, 8):
