@@ -337,6 +337,7 @@ def all_cases(version, python, ask):
             preempted(version, python)
         if version == "newest":
             saves(version, python)
+            kit.goes_on_alike(version, python, "checkpoint_jax.py", 2, 8, "a pytree in muster.Checkpoint goes on, bit for bit")
             beside(version, python)
             by_tls(version, python)
             thousand_devices(version, python)

@@ -147,6 +147,26 @@ def run(name, words, **more):
         return code, text.read()
 
 
+def of_library():
+    """What a program needs that imports muster from this tree."""
+    return {"PYTHONPATH": os.path.join(TOP, "python/src"), "PYTHONDONTWRITEBYTECODE": "1",
+            "MUSTER_LIBRARY": os.path.join(os.path.dirname(MUSTER), "libmuster.so.0")}
+
+
+def goes_on_alike(version, python, program, count, steps, what):
+    """A program that saves in memory after each step, undisturbed and with task 1 killed once: the steps differ in no bit."""
+    said = []
+    for name, more in (("whole", {}), ("killed", {"KILLED": "1"})):
+        words = ["-n", count, "--restarts", "1", "--restart-delay", "0", "--", python, os.path.join(HERE, "programs", program)]
+        code, text = run("%s-%s-%s" % (version, program.split(".")[0], name), words, **of_library(), **more)
+        said.append(sorted(set(re.findall(r"process \d+ of %d: step [^\n]*" % count, text))))
+        came = re.findall(r"attempt (\d) from step (\d+)", text)
+        wanted = {("0", "0"), ("1", "4")} if more else {("0", "0")}
+        if code or len(said[-1]) != count * steps or set(came) != wanted:
+            return verdict(version, what, "exit status %s\n%s" % (code, text))
+    return verdict(version, what, None if said[0] == said[1] else "%s\n%s" % tuple(said), "%d steps of %d tasks" % (steps, count))
+
+
 def under_run(name, count, python, program, *options, arguments=()):
     """One program as all tasks of a job: the launcher's exit status and all that was said."""
     log, process = start(name, [MUSTER, "run", "-n", count, "--grpc", *options, "--", python,

@@ -24,8 +24,7 @@ WAYS = {  # name: (options of muster run, what is before the program)
 
 def run(name, words, **more):
     """muster run with these words: its exit status, and all that was said."""
-    return kit.run(name, words, **more, PYTHONPATH=SOURCE, PYTHONDONTWRITEBYTECODE="1",
-                   MUSTER_LIBRARY=os.path.join(os.path.dirname(kit.MUSTER), "libmuster.so.0"))
+    return kit.run(name, words, **more, **kit.of_library())
 
 
 def job(name, count, python, way, program, *arguments, options=()):
@@ -130,6 +129,13 @@ def mixed(version, python, mpi):
               r"[^\n]*passed the barrier")
 
 
+def shards(version, python):
+    what = "a model of fully_shard() in muster.torch.Checkpointer goes on where it was, bit for bit"
+    if subprocess.run([python, "-c", "from torch.distributed.fsdp import fully_shard"], capture_output=True).returncode:
+        return kit.skip(version, what + ": this PyTorch has none")
+    kit.goes_on_alike(version, python, "torch_sharded.py", 3, 8, what)
+
+
 def speeds(version, python):
     """What operations cost, told and not judged; with muster._fast where it can be compiled."""
     with tempfile.TemporaryDirectory() as folder:
@@ -162,4 +168,5 @@ def all_cases(version, python):
         mixed(version, python, mpi)
     torchrun(version, python)
     dead_is_named(version, python)
+    shards(version, python)
     speeds(version, python)

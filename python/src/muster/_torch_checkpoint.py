@@ -3,12 +3,28 @@ from typing import Any, Dict, Optional
 
 import torch
 
-from muster.checkpoint import Checkpoint, Info
+from muster.checkpoint import Checkpoint, Info, Shard
 from muster.errors import InvalidArgument, NotFound
 
 
+def _shard_of(tensor: Any) -> Optional[Shard]:
+    """Of a tensor that is sharded over ranks, in a model or in a checkpoint; None: it is whole."""
+    if isinstance(tensor, Shard):
+        return tensor
+    if not hasattr(tensor, "to_local"):
+        return None
+    mesh = tensor.device_mesh
+    return Shard(tensor.to_local(), tuple(tensor.shape), tuple(tensor.stride()), tuple(tensor.placements), tuple(mesh.shape),
+                 tuple(mesh.get_coordinate() or ()))
+
+
 def _words(tensor: Any) -> str:
-    return "%s[%s]" % (str(tensor.dtype)[6:], ",".join(map(str, tensor.shape)))
+    shard = _shard_of(tensor)
+    words = "%s[%s]" % (str((shard.local if shard else tensor).dtype)[6:], ",".join(map(str, tensor.shape)))
+    if shard:
+        words += " as part %s of %s by %s" % (",".join(map(str, shard.at)), "x".join(map(str, shard.mesh)),
+                                              ", ".join(map(str, shard.placements)))
+    return words
 
 
 class Checkpointer:
@@ -21,7 +37,8 @@ class Checkpointer:
             step += 1
             checkpointer.save(step)
 
-    model      a module, also one that DistributedDataParallel wraps; not FullyShardedDataParallel
+    model      a module, also one that DistributedDataParallel wraps or that fully_shard() has sharded: each rank saves and
+               restores its own shards; not FullyShardedDataParallel
     optimizer  or None
     every      save() saves at each such step alone
     name       the checkpoint's; task: a `muster.Task`, without it the one that this process has joined, or now joins
@@ -60,7 +77,7 @@ class Checkpointer:
             if name not in saved:
                 raise NotFound("the checkpoint has no %s of the model" % name)
             other = saved[name]
-            if isinstance(tensor, torch.Tensor) and (tensor.dtype != other.dtype or tensor.shape != other.shape):
+            if isinstance(tensor, torch.Tensor) and _words(tensor) != _words(other):
                 raise InvalidArgument("%s of the model is %s in the checkpoint, not %s" % (name, _words(other), _words(tensor)))
         for name in saved:
             if name not in own:
@@ -74,25 +91,44 @@ class Checkpointer:
             return 0
         state = saved.state
         self._check(state["model"])
-        self.model.load_state_dict(state["model"])
+        meshes = _meshes_of(self.model)
+        self.model.load_state_dict({name: _copied(value, meshes) if isinstance(value, Shard) else value
+                                    for name, value in state["model"].items()})
         if self.optimizer is not None and state["optimizer"] is not None:
-            self.optimizer.load_state_dict(_copied(state["optimizer"]))
+            self.optimizer.load_state_dict(_copied(state["optimizer"], meshes))
         torch.set_rng_state(state["random"].clone())
         if "random_cuda" in state and torch.cuda.is_available():
             torch.cuda.set_rng_state(state["random_cuda"].clone())
-        self.extra = _copied(state["extra"])
+        self.extra = _copied(state["extra"], meshes)
         return saved.step
 
     def close(self) -> None:
         self.checkpoint.close()
 
 
-def _copied(state: Any) -> Any:
+def _meshes_of(model: Any) -> "Dict[Any, Any]":
+    """The meshes that the model's own tensors are sharded over, each by its shape and this rank's place."""
+    shards = [tensor for tensor in model.state_dict().values() if hasattr(tensor, "to_local")]
+    return {(tuple(t.device_mesh.shape), tuple(t.device_mesh.get_coordinate() or ())): t.device_mesh for t in shards}
+
+
+def _sharded(shard: Shard, meshes: "Dict[Any, Any]") -> Any:
+    mesh = meshes.get((shard.mesh, shard.at))
+    if mesh is None:
+        raise InvalidArgument("the checkpoint has a tensor %s, and the model has none that is sharded so" % _words(shard))
+    from torch.distributed.tensor import DTensor
+    return DTensor.from_local(shard.local.clone().to(mesh.device_type), mesh, shard.placements, run_check=False,
+                              shape=torch.Size(shard.shape), stride=shard.stride)
+
+
+def _copied(state: Any, meshes: "Dict[Any, Any]") -> Any:
     """Optimizers keep the tensors that they are given, and write to them."""
     if isinstance(state, torch.Tensor):
         return state.clone()
+    if isinstance(state, Shard):
+        return _sharded(state, meshes)
     if isinstance(state, dict):
-        return {key: _copied(value) for key, value in state.items()}
+        return {key: _copied(value, meshes) for key, value in state.items()}
     if isinstance(state, (list, tuple)) and type(state) in (list, tuple):
-        return type(state)(_copied(value) for value in state)
+        return type(state)(_copied(value, meshes) for value in state)
     return state

@@ -43,6 +43,17 @@ class Saved(NamedTuple):
     state: Any
 
 
+class Shard(NamedTuple):
+    """What a rank has saved of a tensor that is sharded over ranks (PyTorch's DTensor, as fully_shard() makes them). A load
+    gives this instead of the tensor, which needs the process group of its job: `muster.torch.Checkpointer` makes it anew."""
+    local: Any                    # the rank's own tensor
+    shape: "Tuple[int, ...]"      # of the whole, as its stride
+    stride: "Tuple[int, ...]"
+    placements: "Tuple[Any, ...]"  # one a dimension of the mesh
+    mesh: "Tuple[int, ...]"       # its shape
+    at: "Tuple[int, ...]"         # the rank's place in it
+
+
 def _torch_of(value: Any) -> Any:
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(value, torch.Tensor) else None
@@ -60,6 +71,7 @@ def _is_jax(value: Any) -> bool:
 
 class _Tensor:
     """One that is to be saved: what it is, and memory that holds it until then."""
+    shard: Any = None  # a Shard without its tensor: the memory is this rank's part
 
     def __init__(self, name: str, kind: str, dtype: str, shape: "Tuple[int, ...]", address: int, size: int, keep: Any):
         self.name, self.kind, self.dtype, self.shape = name, kind, dtype, shape
@@ -71,7 +83,13 @@ def _tensor_of(name: str, value: Any) -> Optional[_Tensor]:
     torch = _torch_of(value)
     if torch is not None:
         if hasattr(value, "to_local"):
-            raise NotImplementedError("%s is a tensor that is sharded over ranks (DTensor): save its to_local()" % name)
+            part = _tensor_of(name, value.to_local())
+            if part is None:
+                raise NotImplementedError("%s is a sharded tensor of a layout that is not saved: save its to_local()" % name)
+            mesh = value.device_mesh
+            part.shard = Shard(None, tuple(value.shape), tuple(value.stride()), tuple(value.placements), tuple(mesh.shape),
+                               tuple(mesh.get_coordinate() or ()))
+            return part
         if value.layout is not torch.strided or value.is_quantized:
             return None
         there = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
@@ -109,7 +127,7 @@ class _Pickler(pickle.Pickler):
         self.numbers: "Dict[int, Tuple[Any, int]]" = {}  # of values, which are kept so that no other has the id
         self.taken: "Dict[str, None]" = {_TREE: None}
 
-    def persistent_id(self, value: Any) -> "Optional[Tuple[str, int]]":
+    def persistent_id(self, value: Any) -> "Optional[Tuple[Any, ...]]":
         if id(value) not in self.numbers:
             name = self.names.get(id(value), "")
             name = name if name and len(name.encode()) < 1000 and "\0" not in name and name not in self.taken else \
@@ -123,7 +141,8 @@ class _Pickler(pickle.Pickler):
             self.numbers[id(value)] = value, len(self.tensors)
             self.tensors.append(tensor)
         number = self.numbers[id(value)][1]
-        return self.tensors[number].kind, number
+        tensor = self.tensors[number]
+        return (tensor.kind, number) if tensor.shard is None else (tensor.kind, number, tuple(tensor.shard))
 
 
 class _View:
@@ -142,10 +161,11 @@ class _Unpickler(pickle.Unpickler):
         self.view, self.copies = view, copies
         self.made: "Dict[int, Any]" = {}
 
-    def persistent_load(self, pid: "Tuple[str, int]") -> Any:
-        kind, number = pid
+    def persistent_load(self, pid: "Tuple[Any, ...]") -> Any:
+        kind, number = pid[:2]
         if number not in self.made:
-            self.made[number] = _value_of(self.view, self.view.c.tensors[number], kind, self.copies)
+            value = _value_of(self.view, self.view.c.tensors[number], kind, self.copies)
+            self.made[number] = Shard(*pid[2])._replace(local=value) if len(pid) > 2 else value
         return self.made[number]
 
 
