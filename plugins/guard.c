@@ -31,7 +31,7 @@ __attribute__((noreturn)) static void end(int status)
 }
 
 /* What the kernel puts on the stack: the number of words, the words, NULL, the environment, NULL. */
-__attribute__((noreturn, used)) static void sleeper(char **stack)
+__attribute__((noreturn, used)) static void guard_main(char **stack)
 {
     char **words = stack + 1, **environment = words + (intptr_t)stack[0] + 1;
     struct pollfd launcher = {.fd = LAUNCHER_FD, .events = POLLIN};
@@ -56,7 +56,7 @@ __attribute__((noreturn, used)) static void sleeper(char **stack)
 }
 
 #if defined(__x86_64__)
-__asm__(".globl _start\n_start:\n\txor %ebp, %ebp\n\tmov %rsp, %rdi\n\tand $-16, %rsp\n\tcall sleeper\n");
+__asm__(".globl _start\n_start:\n\txor %ebp, %ebp\n\tmov %rsp, %rdi\n\tand $-16, %rsp\n\tcall guard_main\n");
 #else
-__asm__(".globl _start\n_start:\n\tmov x29, #0\n\tmov x0, sp\n\tbl sleeper\n");
+__asm__(".globl _start\n_start:\n\tmov x29, #0\n\tmov x0, sp\n\tbl guard_main\n");
 #endif

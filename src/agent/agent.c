@@ -222,7 +222,7 @@ int mu_agent_set_up(struct mu_agent *agent)
     const struct mu_agent_options *options = agent->options;
 
     if (options->num_apps > 0 && !agent->adopted) {
-        mu_launch_note_elders();
+        mu_launch_note_preexisting();
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         agent->launching.catch_err = !options->survive && !options->output && !options->label && is_plain_stderr();
         agent->launching.catch_both = (agent->launching.catch_err || options->pty) && is_one_place(options);

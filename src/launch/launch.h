@@ -149,7 +149,7 @@ int mu_launch_family_told(const char *entry, int of_mpi);
 /* Which processes are the job's: any of these. */
 struct mu_launch_mark {
     const char *run_id;           /* MUSTER_RUN_ID=this stood in its environment at exec */
-    pid_t parent;                 /* a child of this process, no elder; 0: not asked */
+    pid_t parent;                 /* a child of this process, none of the pre-existing; 0: not asked */
     pid_t except;                 /* never this one */
     const char *spare;            /* nor one of this name; NULL: none */
     pid_t session;                /* in this session and ... */
@@ -177,10 +177,10 @@ int mu_launch_is_stopped(pid_t pid);
  * launcher by exec may have had some ("exec > >(tee log); exec muster run ..."). Up to 64 of them, known where the
  * kernel lists children. One that was reaped is to be forgotten: its number may be another's.
  */
-void mu_launch_note_elders(void);
-void mu_launch_forget_elder(pid_t pid);
+void mu_launch_note_preexisting(void);
+void mu_launch_forget_preexisting(pid_t pid);
 
-/* Whether the calling thread has a child other than `except` and the elders, dead or alive. */
+/* Whether the calling thread has a child other than `except` and the pre-existing, dead or alive. */
 int mu_launch_has_children(pid_t except);
 
 /* ---- guard.c -------------------------------------------------------------------------------------------------- */
@@ -193,7 +193,7 @@ struct mu_launch_guard;
 #define MU_LAUNCH_GUARD_NAME "mu-guard"
 
 /* What it guards, and how. */
-struct mu_launch_ward {
+struct mu_launch_guarded {
     const char *job, *run_id;
     uint32_t num_tasks;
     uint32_t num_commands; /* hosts, at most, that it starts by commands */
@@ -219,7 +219,7 @@ struct mu_launch_role {
 };
 
 /* Start it: where it must be forked, the less memory we use by now the better. -1 with *ret_failure. */
-int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_guard **ret_guard,
+int mu_launch_guard_start(const struct mu_launch_guarded *guarded, struct mu_launch_guard **ret_guard,
                           struct mu_launch_failure *ret_failure);
 /* Before anything has a name that the guard removes: until no end of the launcher's process group ends it, too. */
 void mu_launch_guard_await(struct mu_launch_guard *guard);

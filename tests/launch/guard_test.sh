@@ -30,9 +30,9 @@ looks_right()
     trap - EXIT
 }
 exec 9< /dev/null # something open that the launcher has of its parent
-sleeper=$(realpath "$(dirname "$MUSTER")/mu-guard")
-if [ -x "$sleeper" ]; then
-    looks_right 6 "$sleeper"
+program=$(realpath "$(dirname "$MUSTER")/mu-guard")
+if [ -x "$program" ]; then
+    looks_right 6 "$program"
 else
     looks_right 5 "$(realpath "$MUSTER")"
 fi

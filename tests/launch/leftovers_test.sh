@@ -28,9 +28,9 @@ check 3 bash -c 'exec > >(sleep 0.3; exec cat > "$1") 2>&1; exec "$2" run -l -n 
 end_of_log() { grep -q "exited with status 3" "$TMPDIR/log" && grep -q "^.[01]. hi$" "$TMPDIR/log"; }
 await "the script's own child has written everything" end_of_log
 grep -q 'left .* behind' "$TMPDIR/log" && fail "a process that the tasks did not leave is ended: $(cat "$TMPDIR/log")"
-check 0 bash -c 'sleep 1000.5 & echo $! > "$1"; exec "$2" run -n 2 true' bash "$TMPDIR/elder" "$MUSTER"
+check 0 bash -c 'sleep 1000.5 & echo $! > "$1"; exec "$2" run -n 2 true' bash "$TMPDIR/preexisting" "$MUSTER"
 err_is_empty
-kill "$(cat "$TMPDIR/elder")" || fail "a process that is none of the tasks' was ended"
+kill "$(cat "$TMPDIR/preexisting")" || fail "a process that is none of the tasks' was ended"
 
 # Failure: descendants go with their task.
 check 3 "$MUSTER" run -n 2 --grace 100ms sh -c 'sleep 1000 & [ $RANK = 1 ] && exit 3; wait'

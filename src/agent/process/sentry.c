@@ -14,16 +14,16 @@
 int mu_agent_start_guard(struct mu_agent *agent)
 {
     struct mu_launch_failure failure;
-    struct mu_launch_ward ward = {.job = agent->job,
-                                  .run_id = agent->run_id,
-                                  .num_tasks =
-                                      agent->options->elastic ? agent->options->elastic->most : agent->local_tasks,
-                                  .num_commands = agent->options->hosts ? agent->options->hosts->nodes : 0,
-                                  .survive = agent->options->survive,
-                                  .mask = agent->launching.mask_before,
-                                  .files = agent->launching.files_before};
+    struct mu_launch_guarded guarded = {.job = agent->job,
+                                        .run_id = agent->run_id,
+                                        .num_tasks = agent->options->elastic ? agent->options->elastic->most
+                                                                             : agent->local_tasks,
+                                        .num_commands = agent->options->hosts ? agent->options->hosts->nodes : 0,
+                                        .survive = agent->options->survive,
+                                        .mask = agent->launching.mask_before,
+                                        .files = agent->launching.files_before};
 
-    if (mu_launch_guard_start(&ward, &agent->launching.guard, &failure)) {
+    if (mu_launch_guard_start(&guarded, &agent->launching.guard, &failure)) {
         mu_agent_say("cannot start the guard: %s: %s", failure.step, strerror(failure.error));
         return -1;
     }

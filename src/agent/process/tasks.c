@@ -402,8 +402,8 @@ void mu_agent_reap(struct mu_agent *agent)
         if (agent->tasks && i < mu_agent_tasks_end(agent))
             task_ended(agent, i, &info);
         else if (!mu_components_child_ended(agent, &info)) {
-            waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG); /* an adopted orphan, or an elder */
-            mu_launch_forget_elder(info.si_pid);
+            waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG); /* an adopted orphan, or a pre-existing child */
+            mu_launch_forget_preexisting(info.si_pid);
         }
     }
 }

@@ -32,8 +32,8 @@
 #include "base/process.h"
 #include "launch/process/raw.h"
 
-#define SLEEPER_STACK 8192 /* system calls take less than a page */
-#define SLEEPER_FILES 32   /* the least limit: it starts with six open, and a loader and its work take some more */
+#define PROGRAM_STACK 8192 /* system calls take less than a page */
+#define PROGRAM_FILES 32   /* the least limit: it starts with six open, and a loader and its work take some more */
 #define ASIDE         10   /* a descriptor above those that the guard is to have */
 
 struct mu_launch_guard {
@@ -43,12 +43,12 @@ struct mu_launch_guard {
     struct mu_launch_env env;
     pid_t pid;
     int pidfd, settled;
-    char sleeper[4096]; /* the program that sleeps for it; "": there is none, or one has ended: it may not be let */
+    char program[4096]; /* the program that sleeps for it; "": there is none, or one has ended: it may not be let */
     char *words[3];
-    /* not 0 from begin_sleeper() until the kernel, having done with the child's stores, clears it; read by
+    /* not 0 from guard_program_begin() until the kernel, having done with the child's stores, clears it; read by
      * mu_launch_await_word() */
     _Atomic uint32_t on_its_way;
-    _Alignas(16) char stack[SLEEPER_STACK];
+    _Alignas(16) char stack[PROGRAM_STACK];
 };
 
 /* ---- a guard that is exec'ed --------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ MU_RAW_ON_CHILD_STACK static long put_in_order(const struct mu_launch_guard *gua
 }
 
 /* In the launcher's memory until exec, with all signals blocked, also behind it: until its work begins. */
-MU_RAW_ON_CHILD_STACK static int sleeper_main(void *arg)
+MU_RAW_ON_CHILD_STACK static int guard_program_main(void *arg)
 {
     struct mu_launch_guard *guard = arg;
 
@@ -85,7 +85,7 @@ MU_RAW_ON_CHILD_STACK static int sleeper_main(void *arg)
     mu_raw(SYS_futex, &guard->table->beside_us, FUTEX_WAKE, 1, 0);
     if (put_in_order(guard) >= 0 && mu_raw(SYS_prlimit64, 0, RLIMIT_NOFILE, &guard->table->files, NULL) >= 0) {
         mu_raw(SYS_chdir, "/", 0, 0, 0); /* else it would keep a file system busy: no more than that */
-        mu_raw(SYS_execve, guard->sleeper, guard->words, guard->env.vars, 0);
+        mu_raw(SYS_execve, guard->program, guard->words, guard->env.vars, 0);
         /* What was found there cannot be executed. The segment may have its name by now: no moment without a guard. */
         mu_raw(SYS_execve, "/proc/self/exe", guard->words, guard->env.vars, 0);
     }
@@ -95,33 +95,33 @@ MU_RAW_ON_CHILD_STACK static int sleeper_main(void *arg)
 
 /* Beside the executable, as in the build's folder; or as it is installed. Ours or root's, and nobody else may write it,
  * nor has a stranger put a link there: a command may lie where others may put a file beside it. */
-static void find_sleeper(struct mu_launch_guard *guard)
+static void guard_program_find(struct mu_launch_guard *guard)
 {
     static const char *const places[] = {MU_LAUNCH_GUARD_NAME, "../lib/muster/" MU_LAUNCH_GUARD_NAME};
-    char self[sizeof guard->sleeper - 64] = "", *slash;
+    char self[sizeof guard->program - 64] = "", *slash;
     struct stat st, exe = {0};
 
     if (MU_RAW_IS_APART && stat("/proc/self/exe", &exe) == 0)
         mu_command_path(self, sizeof self);
     slash = strrchr(self, '/');
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
-        snprintf(guard->sleeper, sizeof guard->sleeper, "%.*s/%s", (int)(slash - self), self, places[i]);
-        if (mu_is_beside(guard->sleeper, (size_t)(slash - self), exe.st_uid) && stat(guard->sleeper, &st) == 0 &&
+        snprintf(guard->program, sizeof guard->program, "%.*s/%s", (int)(slash - self), self, places[i]);
+        if (mu_is_beside(guard->program, (size_t)(slash - self), exe.st_uid) && stat(guard->program, &st) == 0 &&
             S_ISREG(st.st_mode) && !(st.st_mode & (S_IWGRP | S_IWOTH)) && (st.st_uid == 0 || st.st_uid == geteuid()) &&
-            access(guard->sleeper, X_OK) == 0)
+            access(guard->program, X_OK) == 0)
             return;
     }
-    guard->sleeper[0] = 0;
+    guard->program[0] = 0;
 }
 
 /* The pid; -1: there is no such program, or no such way of starting one. */
-static pid_t begin_sleeper(struct mu_launch_guard *guard)
+static pid_t guard_program_begin(struct mu_launch_guard *guard)
 {
     static char name[] = MU_LAUNCH_GUARD_NAME;
     sigset_t all, before;
     pid_t pid;
 
-    if (!guard->sleeper[0])
+    if (!guard->program[0])
         return -1;
     guard->words[0] = name;
     guard->words[1] = guard->table->job;
@@ -129,8 +129,9 @@ static pid_t begin_sleeper(struct mu_launch_guard *guard)
     atomic_store_explicit(&guard->on_its_way, 1, memory_order_relaxed);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid = clone(sleeper_main, guard->stack + SLEEPER_STACK, CLONE_VM | CLONE_PIDFD | CLONE_CHILD_CLEARTID | SIGCHLD,
-                guard, &guard->pidfd, NULL, &guard->on_its_way);
+    pid =
+        clone(guard_program_main, guard->stack + PROGRAM_STACK, CLONE_VM | CLONE_PIDFD | CLONE_CHILD_CLEARTID | SIGCHLD,
+              guard, &guard->pidfd, NULL, &guard->on_its_way);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (pid < 0) /* relaxed, process-local: there is no child */
         atomic_store_explicit(&guard->on_its_way, 0, memory_order_relaxed);
@@ -146,7 +147,7 @@ static int guard_start(struct mu_launch_guard *guard, struct mu_launch_failure *
 
     /* relaxed: the child that clears it is made below, and clone() and fork() are barriers to the kernel */
     mu_store32_relaxed(&guard->table->beside_us, 1);
-    pid = begin_sleeper(guard);
+    pid = guard_program_begin(guard);
     guard->pid = pid > 0 ? pid : 0;
     if (pid > 0)
         return 0;
@@ -179,7 +180,7 @@ void mu_launch_guard_reap(struct mu_launch_guard *guard)
         ;
     close(guard->pidfd);
     guard->pid = 0;
-    guard->sleeper[0] = 0; /* whatever ended it: the next is forked */
+    guard->program[0] = 0; /* whatever ended it: the next is forked */
     /* relaxed, process-local: a core dump leaves it, on old kernels */
     atomic_store_explicit(&guard->on_its_way, 0, memory_order_relaxed);
 }
@@ -194,7 +195,7 @@ int mu_launch_guard_settle(struct mu_launch_guard *guard, struct mu_launch_failu
 {
     siginfo_t info = {.si_pid = 0};
 
-    if (!guard->pid || !guard->sleeper[0] || guard->settled)
+    if (!guard->pid || !guard->program[0] || guard->settled)
         return 0;
     guard->settled = 1;
     mu_launch_await_word(&guard->on_its_way, guard->pid);
@@ -216,7 +217,7 @@ static void guard_release(struct mu_launch_guard *guard)
     free(guard);
 }
 
-int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_guard **ret_guard,
+int mu_launch_guard_start(const struct mu_launch_guarded *guarded, struct mu_launch_guard **ret_guard,
                           struct mu_launch_failure *ret_failure)
 {
     struct mu_launch_guard *guard = calloc(1, sizeof *guard);
@@ -229,7 +230,7 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
         guard_release(guard);
         return -1;
     }
-    guard->table_size = mu_guard_table_size(ward->num_tasks, ward->num_commands);
+    guard->table_size = mu_guard_table_size(guarded->num_tasks, guarded->num_commands);
     guard->launcher_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     guard->table_fd = memfd_create("mu-guard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (!mu_process_may_have(guard->table_size))
@@ -247,15 +248,15 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     }
     guard->table->launcher = getpid();
     guard->table->session = getsid(0);
-    guard->table->num_tasks = ward->num_tasks;
-    guard->table->num_commands = ward->num_commands;
-    guard->table->survive = ward->survive;
-    guard->table->mask = ward->mask;
-    guard->table->files = ward->files;
-    snprintf(guard->table->job, sizeof guard->table->job, "%s", ward->job);
-    snprintf(guard->table->run_id, sizeof guard->table->run_id, "%s", ward->run_id);
-    if (ward->files.rlim_cur >= SLEEPER_FILES)
-        find_sleeper(guard);
+    guard->table->num_tasks = guarded->num_tasks;
+    guard->table->num_commands = guarded->num_commands;
+    guard->table->survive = guarded->survive;
+    guard->table->mask = guarded->mask;
+    guard->table->files = guarded->files;
+    snprintf(guard->table->job, sizeof guard->table->job, "%s", guarded->job);
+    snprintf(guard->table->run_id, sizeof guard->table->run_id, "%s", guarded->run_id);
+    if (guarded->files.rlim_cur >= PROGRAM_FILES)
+        guard_program_find(guard);
     if (guard_start(guard, ret_failure)) {
         guard_release(guard);
         return -1;

@@ -36,7 +36,7 @@ struct mu_guard_table {
     struct mu_guard_socket sockets[MU_LAUNCH_SOCKETS];
     volatile int has_part; /* set after it, cleared before */
     volatile int over;     /* an adopter has cleaned up */
-    /* not 0 until the guard, in a session of its own, clears it (is_apart(), sleeper_main()); read by
+    /* not 0 until the guard, in a session of its own, clears it (is_apart(), guard_program_main()); read by
      * mu_launch_await_word() */
     mu_a32 beside_us;
     volatile pid_t groups[]; /* of the tasks, then of the commands that start other hosts */

@@ -343,7 +343,7 @@ void mu_launch_await_word(mu_a32 *word, pid_t pid)
     const struct timespec patience = {.tv_nsec = LOOK_NS};
 
     /* acquire: pairs with the kernel's clearing it, after the child's last store, or with a guard's, is_apart() and
-     * sleeper_main() */
+     * guard_program_main() */
     while (mu_load32_acquire(word)) {
         siginfo_t info = {.si_pid = 0};
 

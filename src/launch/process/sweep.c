@@ -27,14 +27,14 @@
 
 #define ENVIRON_MAX (4u << 20)
 
-enum { ELDERS_MAX = 64, PID_TEXT = 11, CHASE_ROUNDS = 256, CHASE_MAX = 4096 };
+enum { PREEXISTING_MAX = 64, PID_TEXT = 11, CHASE_ROUNDS = 256, CHASE_MAX = 4096 };
 
 /* Passes that find nothing before nothing is believed to be there: a process has no environment while it execs. More
  * where processes end unseen: they may be anybody's, on a busy machine. */
 enum { EMPTY_SURE = 2, EMPTY_DOUBTED = 10 };
 
-static pid_t elders[ELDERS_MAX]; /* of this process, which has one launcher at most; 0: free */
-static int num_elders;           /* as many as were noted: nearly always none */
+static pid_t preexisting[PREEXISTING_MAX]; /* of this process, which has one launcher at most; 0: free */
+static int num_preexisting;                /* as many as were noted: nearly always none */
 
 struct facts {
     pid_t parent, group, session;
@@ -93,10 +93,10 @@ int mu_launch_bears_mark(pid_t pid, const char *run_id)
     return found;
 }
 
-static int is_elder(pid_t pid)
+static int is_preexisting(pid_t pid)
 {
-    for (int i = 0; i < num_elders; i++)
-        if (elders[i] == pid)
+    for (int i = 0; i < num_preexisting; i++)
+        if (preexisting[i] == pid)
             return 1;
     return 0;
 }
@@ -104,7 +104,7 @@ static int is_elder(pid_t pid)
 static int process_bears(const struct mu_launch_mark *mark, pid_t pid, const struct facts *facts)
 {
     if (mark->parent && facts->parent == mark->parent)
-        return !is_elder(pid);
+        return !is_preexisting(pid);
     if (facts->session == mark->session)
         for (size_t i = 0; i < mark->num_groups; i++)
             if (mark->groups[i] && facts->group == mark->groups[i])
@@ -263,36 +263,36 @@ static int read_children(char *text, size_t size)
     return mu_read_file("/proc/thread-self/children", text, size) < 0 ? -1 : 0;
 }
 
-void mu_launch_note_elders(void)
+void mu_launch_note_preexisting(void)
 {
-    char text[ELDERS_MAX * PID_TEXT + 1], *at = text, *end;
+    char text[PREEXISTING_MAX * PID_TEXT + 1], *at = text, *end;
     siginfo_t info;
 
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || read_children(text, sizeof text))
         return; /* ECHILD, as a rule */
-    for (long pid = strtol(at, &end, 10); end > at && num_elders < ELDERS_MAX; pid = strtol(at, &end, 10)) {
-        elders[num_elders++] = (pid_t)pid;
+    for (long pid = strtol(at, &end, 10); end > at && num_preexisting < PREEXISTING_MAX; pid = strtol(at, &end, 10)) {
+        preexisting[num_preexisting++] = (pid_t)pid;
         at = end;
     }
 }
 
-void mu_launch_forget_elder(pid_t pid)
+void mu_launch_forget_preexisting(pid_t pid)
 {
-    for (int i = 0; i < num_elders; i++)
-        if (elders[i] == pid)
-            elders[i] = 0;
+    for (int i = 0; i < num_preexisting; i++)
+        if (preexisting[i] == pid)
+            preexisting[i] = 0;
 }
 
 int mu_launch_has_children(pid_t except)
 {
     struct mu_launch_mark mark = {.run_id = "-", .parent = getpid(), .except = except, .session = -1};
-    char text[(ELDERS_MAX + 2) * PID_TEXT + 1], *at = text, *end; /* these, and two more: one of them is enough */
+    char text[(PREEXISTING_MAX + 2) * PID_TEXT + 1], *at = text, *end; /* these, and two more: one of them is enough */
     int found = 0;
 
     if (read_children(text, sizeof text))
         return mu_launch_sweep(&mark, 0, NULL, NULL) > 0;
     for (long pid = strtol(at, &end, 10); !found && end > at; pid = strtol(at, &end, 10)) {
-        found = pid != except && !is_elder((pid_t)pid);
+        found = pid != except && !is_preexisting((pid_t)pid);
         at = end;
     }
     return found;
