@@ -33,13 +33,13 @@ static rlim_t files_needed(const struct mu_agent *agent)
     rlim_t each = 1 + streams + (options->output ? streams : 0) + (options->stdin_to == MU_AGENT_STDIN_ALL);
     rlim_t hosts = options->hosts && options->hosts->node == 0 ? 8 * (rlim_t)options->hosts->nodes : 0;
     rlim_t clients = options->hosts ? agent->local_tasks : mu_agent_capacity(agent);
-    rlim_t guests = options->grpc ? 2 * clients : 0; /* connections */
+    rlim_t wire = options->grpc ? 2 * clients : 0; /* connections */
     rlim_t stores = options->tcpstore ? 4 * clients : 0;
     rlim_t ray = options->ray ? 256 : 0;      /* drivers, workers and stores, each by two connections */
     rlim_t sessions = options->tf ? 1024 : 0; /* clients, and executors */
     rlim_t mpi = options->mpi == MU_AGENT_MPI_NONE || agent->launching.has_no_room_for_mpi ? 0 : 2 * clients;
 
-    return 64 + local * each + 2 * (rlim_t)options->workers + hosts + guests + stores + ray + sessions + mpi;
+    return 64 + local * each + 2 * (rlim_t)options->workers + hosts + wire + stores + ray + sessions + mpi;
 }
 
 static int raise_file_limit(struct mu_agent *agent)

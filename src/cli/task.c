@@ -96,7 +96,7 @@ static void print_error(const struct mu_cli_call *call, const struct muster_erro
 
     if (!call->values[MU_OPT_JSON]) {
         printf("task %d (", (int)error->task_id);
-        if (error->pid) /* of a guest it may not be known */
+        if (error->pid) /* of a wire client it may not be known */
             printf("pid %u ", error->pid);
         printf("on %s), %s ago: %s (%s): ", error->host, mu_cli_age(error->since_ns, age),
                muster_status_name(error->code), mu_cli_cause_name(error->cause));

@@ -2,9 +2,9 @@
  * coord/error.c: errors of tasks, polls for them, and heartbeats, by which a task learns of its own.
  *
  * The job's first error that counts is told to every poller, once, and to later pollers, for as long as
- * any task is in such an error: when the last is reset, the job is well again, which the reference never is. Guests
- * that do not poll and are servers themselves are called. When nobody has ever polled there is but one way to tell the
- * others: each is put in error, and learns it by its next heartbeat.
+ * any task is in such an error: when the last is reset, the job is well again, which the reference never is. Wire
+ * clients that do not poll and are servers themselves are called. When nobody has ever polled there is but one way to
+ * tell the others: each is put in error, and learns it by its next heartbeat.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "coord/remote.h"
-#include "task/guest.h"
+#include "task/client.h"
 #include "task/task.h"
 
 #define WORD_NS 5000000000u /* for which host 0's word may come behind the record of the task that it blames */
@@ -272,7 +272,7 @@ static bool may_poll(struct mu_coord *coord, struct mu_coord_request *request, i
     const char *bare = MU_BARE_LABEL(coord->seg, task);
 
     mu_coord_name(coord, task, name, sizeof name);
-    if (r->state == MUSTER_TASK_DISCONNECTED && !mu_guest_has_grace(coord->seg, r, mu_now()))
+    if (r->state == MUSTER_TASK_DISCONNECTED && !mu_client_has_grace(coord->seg, r, mu_now()))
         snprintf(text, sizeof text,
                  "%s: Task (%s) that has not been registered or has disconnected polling for errors.", name, bare);
     else if (r->state == MUSTER_TASK_ERROR)
@@ -425,7 +425,7 @@ static enum muster_status client_beat(struct mu_coord *coord, struct mu_line *li
         return mu_fail(MUSTER_ABORTED,
                        "Unexpected heartbeat request from an already-in-error task: %s with existing error: %s", name,
                        why);
-    if (r.state == MUSTER_TASK_DISCONNECTED && mu_guest_has_grace(coord->seg, &r, mu_now()))
+    if (r.state == MUSTER_TASK_DISCONNECTED && mu_client_has_grace(coord->seg, &r, mu_now()))
         return MUSTER_OK;
     if (r.state == MUSTER_TASK_DISCONNECTED)
         return mu_fail(MUSTER_INVALID_ARGUMENT,

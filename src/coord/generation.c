@@ -107,7 +107,7 @@ static void delete_barriers(struct mu_coord *coord, struct mu_ctx *ctx)
 static void delete_keys(struct mu_coord *coord, struct mu_ctx *ctx)
 {
     struct mu_kv_change c = {.op = MU_OP_KV_DELETE};
-    struct mu_kv_tree tree = {.change = &c, .guests = true, .keep = KEPT};
+    struct mu_kv_tree tree = {.change = &c, .clients = true, .keep = KEPT};
     enum muster_status status;
 
     mu_kv_delete_piece(coord->seg, ctx, &tree, UINT64_MAX, &status);

@@ -25,7 +25,7 @@ static enum muster_status key_change(struct mu_coord *coord, struct mu_kv_change
 
     if (status)
         return status;
-    c->guest = true;
+    c->client = true;
     status = mu_kv_change(coord->seg, ctx, c);
     if (mu_is_leader(coord->seg))
         mu_bell_ring_always(coord->seg); /* other hosts are told */

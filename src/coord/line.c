@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "coord/private.h"
 #include "base/list.h"
-#include "task/guest.h"
+#include "task/client.h"
 
 #define LOOK_NS  1000000000u /* between two looks at the process of a task that has no line */
 #define WORDS_NS 200000000u  /* the launcher has said by then how a process ended, even a large one */
@@ -124,7 +124,7 @@ static void client_lose(struct mu_coord *coord, struct mu_ctx *ctx, int32_t task
     struct mu_coord_task *t = &coord->tasks[task];
 
     t->lost_at = 0;
-    mu_guest_lost(ctx, (uint32_t)task, t->spoke, why);
+    mu_client_lost(ctx, (uint32_t)task, t->spoke, why);
     free(t->lost_why);
     t->lost_why = NULL;
 }

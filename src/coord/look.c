@@ -1,10 +1,10 @@
 /*
  * coord/look.c: the engine's turn: the look at what others have changed, and what is due.
  *
- * Guests change things through the engine itself, which looks at once at what hangs on them. What the tasks of the C
- * library change is found by a look at all words on which something waits: when the bell rings, and every 100 ms while
- * something waits (as every waiter of the job does: then the dead are looked for, too). In a job of several hosts it is
- * the bridge that says so, and on those that are not the leader's brings answers as well (coord/remote.h).
+ * Wire clients change things through the engine itself, which looks at once at what hangs on them. What the tasks of
+ * the C library change is found by a look at all words on which something waits: when the bell rings, and every 100 ms
+ * while something waits (as every waiter of the job does: then the dead are looked for, too). In a job of several hosts
+ * it is the bridge that says so, and on those that are not the leader's brings answers as well (coord/remote.h).
  *
  * The features are reached through the table in the engine alone, so no file below coord.c names all of them.
  */

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "coord/private.h"
-#include "task/guest.h"
+#include "task/client.h"
 #include "task/task.h"
 
 #define BARRIER "[Init]Wait_for_all_tasks_to_register"
@@ -86,14 +86,14 @@ static void register_round_end(struct mu_coord *coord, enum muster_status code, 
 static enum muster_status client_admit(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_line *line, int32_t task,
                                        uint64_t incarnation, bool recoverable)
 {
-    struct mu_guest g = {.task = (uint32_t)task, .incarnation = incarnation, .reconnects = coord->o.reconnects};
+    struct mu_client g = {.task = (uint32_t)task, .incarnation = incarnation, .reconnects = coord->o.reconnects};
     enum muster_status status;
 
     g.flags = coord->o.recoverable || recoverable ? MUSTER_JOIN_RECOVERABLE : 0;
     g.pid = coord->o.pid_of ? coord->o.pid_of(coord->o.arg, (uint32_t)task) : 0;
     if (!g.pid && line)
         g.pid = line->pid;
-    status = mu_guest_register(ctx, &g);
+    status = mu_client_register(ctx, &g);
     if (!status) {
         coord->tasks[task].left = false;
         mu_line_speaks(coord, line, task, incarnation);
@@ -426,7 +426,7 @@ const struct mu_coord_feature mu_registering_feature = {
 enum muster_status mu_coord_disconnect(struct mu_coord *coord, struct mu_ctx *ctx, int32_t task)
 {
     struct mu_coord_task *t = &coord->tasks[task];
-    enum muster_status status = mu_guest_disconnect(ctx, (uint32_t)task);
+    enum muster_status status = mu_client_disconnect(ctx, (uint32_t)task);
 
     if (status)
         return status;

@@ -31,7 +31,7 @@ static enum muster_status change_edit(struct muster_segment *seg, struct mu_ctx 
     e.num_refs = 0;
     e.new_ref = 0;
     e.version_as = 0;
-    e.guest = c->guest;
+    e.client = c->client;
     e.done = b ? b->done : NULL;
     e.forget = b ? b->forget : NULL;
     e.forget_arg = b ? b->arg : NULL;
@@ -64,7 +64,7 @@ static enum muster_status change_set(struct muster_segment *seg, struct mu_ctx *
 {
     struct mu_table t = mu_table_kv(seg);
 
-    if (seg->listened && !c->behalf && !c->guest && mu_table_overwrite(&t, ctx, c->key, c->value, c->len, &c->result))
+    if (seg->listened && !c->behalf && !c->client && mu_table_overwrite(&t, ctx, c->key, c->value, c->len, &c->result))
         return MUSTER_OK;
     return change_edit(seg, ctx, c, 0, put_always, NULL, &c->result);
 }

@@ -30,7 +30,7 @@ struct mu_kv_change {
     uint64_t result; /* version; sum; length; keys deleted. Of a comparison that failed: the version that is there */
     const struct mu_kv_behalf *behalf; /* NULL: for this process */
     enum mu_op op;
-    bool guest;    /* for a wire client */
+    bool client;   /* for a wire client */
     bool was_done; /* it had been made before */
 };
 
@@ -53,7 +53,7 @@ struct mu_kv_tree {
     uint64_t bound;      /* the highest version that was there when the call came to it, perhaps by an earlier agent */
     uint32_t visited;    /* how many were begun */
     bool again;          /* by an earlier agent: what has come since stays */
-    bool guests;         /* only what wire clients have written last, */
+    bool clients;        /* only what wire clients have written last, */
     const char *keep;    /* and no key that begins so; NULL */
     bool itself;         /* the key that was named is in it */
 };

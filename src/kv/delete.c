@@ -83,7 +83,7 @@ static enum muster_status tree_key_take(void *arg, const struct mu_item *i)
     if (tree->change->len && !is_itself(tree, i->key, i->key_len) &&
         !mu_kv_begins(i->key, i->key_len, i->value, i->len, tree->change->value, tree->change->len))
         return MUSTER_OK;
-    if ((tree->again && i->version > tree->bound) || (tree->guests && !i->guest))
+    if ((tree->again && i->version > tree->bound) || (tree->clients && !i->client))
         return MUSTER_OK;
     if (i->version > tree->bound)
         tree->bound = i->version;

@@ -79,7 +79,7 @@ enum muster_status mu_cluster_set_first(struct mu_ctx *ctx, uint32_t task);
 /*
  * Whether the process behind the task's record lives, by the kernel's word: its main slot is held, or, when the thread
  * that held it has ended, any slot of the same process. Of a task on another host: whether it is connected, as that
- * host's agent says. Of a guest (task/guest.h): whether it is connected, and its agent's slot held.
+ * host's agent says. Of a wire client (task/client.h): whether it is connected, and its agent's slot held.
  */
 bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record);
 /* The main slot alone: what tells a process from what it was before an exec. */

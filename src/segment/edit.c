@@ -258,7 +258,7 @@ static void write_data(struct entry_edit *d, const struct shape *s, uint64_t com
     if (s->entry_words) {
         mu_store_relaxed(&to[n], d->k->hash);
         mu_store_relaxed(&to[n + 1], d->e->version_as ? d->e->version_as : commits);
-        uint32_t flags = (s->external ? MU_ENTRY_EXTERNAL : 0) | (d->e->guest ? MU_ENTRY_GUEST : 0);
+        uint32_t flags = (s->external ? MU_ENTRY_EXTERNAL : 0) | (d->e->client ? MU_ENTRY_GUEST : 0);
 
         mu_store_relaxed(&to[n + 2], MU_SHAPE(d->k->len, flags, s->entry_refs, s->entry_words));
         mu_store_relaxed(&to[n + 3], d->e->len);

@@ -61,7 +61,7 @@ enum mu_host_state {
  * its place (mu_bridge_be_looked_after()) by that, and if that hangs, 2 s later.
  *
  * A job of one host has an agent that listens only where its segment was made so (muster_segment_config.listened): for
- * guests' calls that wait. One thread sleeps on it, never two.
+ * wire clients' calls that wait. One thread sleeps on it, never two.
  */
 void mu_bell_ring_always(struct muster_segment *seg);
 static inline void mu_bell_ring(struct muster_segment *seg)

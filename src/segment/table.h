@@ -115,7 +115,7 @@ struct mu_edit {
     int32_t ref_at;      /* -1: none; else this place gets new_ref (0: becomes empty) */
     uint64_t new_ref;    /* OWNED by the caller's context, filled */
     bool quiet;          /* no sleeper on the entry waits for this change: none is woken */
-    bool guest;          /* marks the entry: for a wire client */
+    bool client;         /* marks the entry: for a wire client */
     uint64_t version_as; /* not 0: a copy, of this version elsewhere, which is kept instead of the bucket's count */
     /* on behalf of another host's task; NULL: not */
     struct mu_done *done;
@@ -161,7 +161,7 @@ struct mu_item {
     size_t len;
     const uint64_t *refs; /* the entry's own references */
     uint32_t num_refs;
-    bool guest; /* as in struct mu_edit */
+    bool client; /* as in struct mu_edit */
 };
 struct mu_bucket_info {
     uint64_t word, commits, deletes;

@@ -94,7 +94,7 @@ static enum step entry_take(const struct mu_table *t, struct mu_ctx *pin, uint32
                              .len = e->value_len,
                              .refs = p->root->body + e->ref_at + own,
                              .num_refs = e->refs - own,
-                             .guest = (e->flags & MU_ENTRY_GUEST) != 0};
+                             .client = (e->flags & MU_ENTRY_GUEST) != 0};
     h->owned[h->count] = NULL;
     if (own) {
         step = take_external(t, pin, bucket, p, e, w, item, &h->owned[h->count]);

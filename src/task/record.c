@@ -16,7 +16,7 @@
 #include "segment/scavenge.h"
 #include "segment/stats.h"
 #include "segment/trace.h"
-#include "task/guest.h"
+#include "task/client.h"
 #include "segment/members.h"
 #include "task/task.h"
 
@@ -97,7 +97,7 @@ static void on_death(void *arg, struct mu_ctx *ctx, const struct mu_death *d)
     f.text = arg ? arg : "its process died";
     death_trace(ctx, d);
     if (!d->task_word) /* an observer's: an agent, perhaps */
-        mu_guests_orphaned(ctx, f.pid);
+        mu_clients_orphaned(ctx, f.pid);
     if (!d->task_word || d->task_word > ctx->seg->num_tasks)
         return;
     /* only what this death was registered with: a successor may have the record by now */

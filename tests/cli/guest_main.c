@@ -11,7 +11,7 @@
 #include <muster/muster.h>
 
 #include "segment/handle.h"
-#include "task/guest.h"
+#include "task/client.h"
 
 static void need(enum muster_status status, const char *what)
 {
@@ -24,7 +24,7 @@ static void need(enum muster_status status, const char *what)
 int main(int argc, char **argv)
 {
     struct muster_segment_config config = {.num_tasks = 3, .num_buckets = 256, .heap_bytes = 1 << 20};
-    struct mu_guest guest = {.task = 0, .incarnation = 4711, .pid = (uint32_t)getpid()};
+    struct mu_client guest = {.task = 0, .incarnation = 4711, .pid = (uint32_t)getpid()};
     struct muster_segment *segment;
     struct muster_options options;
     struct muster *muster;
@@ -38,10 +38,10 @@ int main(int argc, char **argv)
     options.flags = MUSTER_JOIN_OBSERVER;
     need(muster_join(&options, &muster), "join");
     need(mu_enter(muster, &ctx), "enter");
-    need(mu_guest_register(ctx, &guest), "register");
-    guest = (struct mu_guest){.task = 1, .incarnation = 4712};
-    need(mu_guest_register(ctx, &guest), "register");
-    need(mu_guest_lost(ctx, 1, 4712, "its connection was reset by its peer"), "lose");
+    need(mu_client_register(ctx, &guest), "register");
+    guest = (struct mu_client){.task = 1, .incarnation = 4712};
+    need(mu_client_register(ctx, &guest), "register");
+    need(mu_client_lost(ctx, 1, 4712, "its connection was reset by its peer"), "lose");
     mu_exit(ctx);
     puts("ready");
     fflush(stdout);

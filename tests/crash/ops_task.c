@@ -8,7 +8,7 @@
 
 #include "ops_kv.h"
 #include "segment/slot.h"
-#include "task/guest.h"
+#include "task/client.h"
 #include "task/task.h"
 
 static void note(enum muster_status status)
@@ -135,7 +135,7 @@ void task_death_wait(const struct op *op)
 /* Task 3 is a guest of the victim's observer, which dies with it. */
 static enum muster_status be_guest(int agent, uint64_t incarnation)
 {
-    return mu_guest_register(world.ctx[agent], &(struct mu_guest){.task = 3, .incarnation = incarnation});
+    return mu_client_register(world.ctx[agent], &(struct mu_client){.task = 3, .incarnation = incarnation});
 }
 
 void guest_setup(const struct op *op)
@@ -160,13 +160,13 @@ void guest_come_anew(const struct op *op)
 void guest_go(const struct op *op)
 {
     (void)op;
-    note(mu_guest_disconnect(world.ctx[SECOND], 3));
+    note(mu_client_disconnect(world.ctx[SECOND], 3));
 }
 
 void guest_lose(const struct op *op)
 {
     (void)op;
-    note(mu_guest_lost(world.ctx[SECOND], 3, 3003, "its connection was reset"));
+    note(mu_client_lost(world.ctx[SECOND], 3, 3003, "its connection was reset"));
 }
 
 /* Whatever became of it, its agent is dead, and whoever buried that one has said so. */

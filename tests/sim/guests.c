@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "sim.h"
-#include "task/guest.h"
+#include "task/client.h"
 #include "task/task.h"
 
 enum { TASKS = 3, AGENTS = 3, PROCESSES = 3, STEPS = 5 };
@@ -22,7 +22,7 @@ static uint32_t num_left;
 
 static void welcome(struct sim_task *t, uint32_t id)
 {
-    struct mu_guest g = {.task = id, .incarnation = sim_random(3), .reconnects = sim_chance(2)};
+    struct mu_client g = {.task = id, .incarnation = sim_random(3), .reconnects = sim_chance(2)};
     const struct sim_task *before = joined[id];
     enum muster_status status;
     struct mu_ctx *ctx;
@@ -31,7 +31,7 @@ static void welcome(struct sim_task *t, uint32_t id)
     sim_begin("guest %u comes", id);
     status = mu_enter(&t->handle, &ctx);
     SIM_CHECK(!status, "an agent's slot: %s", muster_last_error());
-    status = mu_guest_register(ctx, &g);
+    status = mu_client_register(ctx, &g);
     mu_exit(ctx);
     sim_end(status);
     SIM_CHECK(!status || status == MUSTER_ABORTED || status == MUSTER_ALREADY_EXISTS || status == MUSTER_UNAVAILABLE,
@@ -49,9 +49,9 @@ static void send_off(struct sim_task *t, uint32_t id)
     status = mu_enter(&t->handle, &ctx);
     SIM_CHECK(!status, "an agent's slot: %s", muster_last_error());
     if (sim_chance(2))
-        status = mu_guest_disconnect(ctx, id);
+        status = mu_client_disconnect(ctx, id);
     else
-        status = mu_guest_lost(ctx, id, sim_random(3), "its connection went");
+        status = mu_client_lost(ctx, id, sim_random(3), "its connection went");
     mu_exit(ctx);
     sim_end(status);
     SIM_CHECK(!status || status == MUSTER_FAILED_PRECONDITION, "guest %u: %s", id, muster_last_error());

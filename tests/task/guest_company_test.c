@@ -138,14 +138,14 @@ STAGE_TEST(guests_and_others_are_told_who_is_alive)
 
 static int act_come(void *arg, struct reply *reply)
 {
-    const struct mu_guest *g = arg;
+    const struct mu_client *g = arg;
     struct mu_ctx *ctx;
     int status = mu_enter(me, &ctx);
 
     (void)reply;
     if (status)
         return status;
-    status = mu_guest_register(ctx, g);
+    status = mu_client_register(ctx, g);
     mu_exit(ctx);
     return status;
 }
@@ -157,7 +157,7 @@ static int agent_with_two(uint32_t flags)
 
     assert_status(do_plain(p, act_observe), MUSTER_OK);
     for (uint32_t i = 1; i <= 2; i++) {
-        struct mu_guest g = {.task = i, .incarnation = i, .flags = i == 2 ? flags : 0};
+        struct mu_client g = {.task = i, .incarnation = i, .flags = i == 2 ? flags : 0};
 
         assert_status(stage_do(p, act_come, &g, sizeof g), MUSTER_OK);
     }
@@ -237,7 +237,7 @@ STAGE_TEST(an_agent_that_leaves_has_no_guests)
 
 STAGE_TEST(the_launcher_says_how_its_process_ended)
 {
-    struct mu_guest g = {.task = 0, .incarnation = 1};
+    struct mu_client g = {.task = 0, .incarnation = 1};
     int p;
 
     guests_open(2);

@@ -16,7 +16,7 @@ STAGE_TEST(a_guest_is_a_task_like_others)
     struct muster_task_info i;
 
     guests_open(2);
-    assert_int_equal(guest_comes(&(struct mu_guest){.task = 1, .incarnation = INCARNATION, .pid = (uint32_t)getpid()}),
+    assert_int_equal(guest_comes(&(struct mu_client){.task = 1, .incarnation = INCARNATION, .pid = (uint32_t)getpid()}),
                      MUSTER_OK);
     i = stage_task(1);
     assert_int_equal(i.state, MUSTER_TASK_CONNECTED);
@@ -105,7 +105,7 @@ STAGE_TEST(a_recoverable_one_may_come_again_after_it_was_lost)
 
 STAGE_TEST(one_that_is_lost_comes_again_only_where_that_is_allowed)
 {
-    struct mu_guest g = {.task = 0, .incarnation = 2};
+    struct mu_client g = {.task = 0, .incarnation = 2};
 
     guests_open(1);
     assert_int_equal(guest_comes_as(0, 1, 0), MUSTER_OK);
@@ -148,7 +148,7 @@ STAGE_TEST(a_process_of_its_own_keeps_its_id_while_it_lives)
     assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
     /* in error it lives all the same */
     assert_int_equal(muster_error_report(stage_observer, 0, MUSTER_UNAVAILABLE, "stuck"), MUSTER_OK);
-    assert_int_equal(guest_comes(&(struct mu_guest){.task = 0, .incarnation = 1, .reconnects = true}),
+    assert_int_equal(guest_comes(&(struct mu_client){.task = 0, .incarnation = 1, .reconnects = true}),
                      MUSTER_ALREADY_EXISTS);
     assert_status(do_plain(1, act_leave), MUSTER_OK);
     assert_int_equal(guest_comes_as(1, 1, 0), MUSTER_OK);
@@ -207,14 +207,14 @@ STAGE_TEST(who_has_gone_cannot_go_again)
     assert_int_equal(guest_goes(0), MUSTER_FAILED_PRECONDITION);
     assert_says(muster_last_error(), "already disconnected: 0");
     assert_int_equal(mu_cluster_task(seg, 0, &r, NULL, &c), MUSTER_OK);
-    assert_false(mu_guest_has_grace(seg, &r, mu_now()));
+    assert_false(mu_client_has_grace(seg, &r, mu_now()));
     assert_int_equal(guest_comes_as(0, 1, 0), MUSTER_OK);
     guest_is_lost(0, 1, "gone");
     assert_int_equal(muster_task_reset(stage_observer, 0), MUSTER_OK);
     assert_int_equal(guest_goes(0), MUSTER_FAILED_PRECONDITION);
     assert_int_equal(mu_cluster_task(seg, 0, &r, NULL, &c), MUSTER_OK);
-    assert_true(mu_guest_has_grace(seg, &r, mu_now()));
-    assert_false(mu_guest_has_grace(seg, &r, r.since + seg->heartbeat_timeout + 1));
+    assert_true(mu_client_has_grace(seg, &r, mu_now()));
+    assert_false(mu_client_has_grace(seg, &r, r.since + seg->heartbeat_timeout + 1));
     assert_int_equal(guest_goes(2), MUSTER_INVALID_ARGUMENT);
     stage_close();
 }

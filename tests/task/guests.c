@@ -13,20 +13,20 @@ void guests_open(uint32_t tasks)
     stage_open(tasks, &c); /* nothing falls silent by itself */
 }
 
-enum muster_status guest_comes(const struct mu_guest *g)
+enum muster_status guest_comes(const struct mu_client *g)
 {
     struct mu_ctx *ctx;
     enum muster_status status;
 
     assert_int_equal(mu_enter(stage_observer, &ctx), MUSTER_OK);
-    status = mu_guest_register(ctx, g);
+    status = mu_client_register(ctx, g);
     mu_exit(ctx);
     return status;
 }
 
 enum muster_status guest_comes_as(uint32_t task, uint64_t incarnation, uint32_t flags)
 {
-    return guest_comes(&(struct mu_guest){.task = task, .incarnation = incarnation, .flags = flags});
+    return guest_comes(&(struct mu_client){.task = task, .incarnation = incarnation, .flags = flags});
 }
 
 enum muster_status guest_goes(uint32_t task)
@@ -35,7 +35,7 @@ enum muster_status guest_goes(uint32_t task)
     enum muster_status status;
 
     assert_int_equal(mu_enter(stage_observer, &ctx), MUSTER_OK);
-    status = mu_guest_disconnect(ctx, task);
+    status = mu_client_disconnect(ctx, task);
     mu_exit(ctx);
     return status;
 }
@@ -45,7 +45,7 @@ void guest_is_lost(uint32_t task, uint64_t incarnation, const char *text)
     struct mu_ctx *ctx;
 
     assert_int_equal(mu_enter(stage_observer, &ctx), MUSTER_OK);
-    assert_int_equal(mu_guest_lost(ctx, task, incarnation, text), MUSTER_OK);
+    assert_int_equal(mu_client_lost(ctx, task, incarnation, text), MUSTER_OK);
     mu_exit(ctx);
 }
 

@@ -6,7 +6,7 @@
 
 #include "stage.h"
 
-#include "task/guest.h"
+#include "task/client.h"
 
 #define INCARNATION 4711u
 
@@ -15,7 +15,7 @@ void guests_open(uint32_t tasks);
 /* Of the job's state. */
 uint64_t guests_version(void);
 
-enum muster_status guest_comes(const struct mu_guest *g);
+enum muster_status guest_comes(const struct mu_client *g);
 enum muster_status guest_comes_as(uint32_t task, uint64_t incarnation, uint32_t flags);
 enum muster_status guest_goes(uint32_t task);
 /* Never refused; it need not be lost by it. */

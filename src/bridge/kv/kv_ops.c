@@ -74,7 +74,7 @@ bool mu_op_kv_change(struct mu_core *core, const struct mu_request *r)
     struct mu_done done = {.id = (uint64_t)r->host * MU_FRAME_SLOTS + r->slot, .number = r->number};
     struct mu_kv_behalf behalf = {
         .done = &done, .resent = r->resent, .forget = mu_call_is_settled, .left_record = left_record, .arg = core};
-    struct mu_kv_change c = {.op = (enum mu_op)r->op, .behalf = &behalf, .guest = MU_SLOT_TABLE(r->slot) == 1};
+    struct mu_kv_change c = {.op = (enum mu_op)r->op, .behalf = &behalf, .client = MU_SLOT_TABLE(r->slot) == 1};
     struct mu_ctx *ctx;
     struct mu_key k;
     enum muster_status status = unpack_change(core, r, &k, &c);

@@ -282,7 +282,7 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
     if (picture->in_error) {
         fprintf(out, "%serror%s    task %d ", colour_code(out, MU_CLI_RED), colour_code(out, MU_CLI_PLAIN),
                 (int)picture->error.task_id);
-        if (picture->error.pid) /* of a guest it may not be known */
+        if (picture->error.pid) /* of a wire client it may not be known */
             fprintf(out, "(pid %u) ", picture->error.pid);
         fprintf(out, "%s ago, %s: ", mu_cli_age(picture->error.since_ns, age), mu_cli_cause_name(picture->error.cause));
         mu_cli_print_line(out, picture->error.message);

@@ -1,10 +1,10 @@
 /*
- * task/guest.c: tasks that speak through the agent: their transitions, each one edit of the record, as in record.c.
+ * task/client.c: tasks that speak through the agent: their transitions, each one edit of the record, as in record.c.
  *
  * The deciding words are read inside the edit. A wire client has no slot, so nothing of it is scavenged. It is dead
  * when its agent's slot has another holder, or none; the process that finds that writes it into the record.
  */
-#include "task/guest.h"
+#include "task/client.h"
 
 #include <stdio.h>
 
@@ -18,15 +18,15 @@ enum { TRIES = 4 /* deaths that a registration finds in its way */ };
 
 struct arrival {
     const struct mu_ctx *ctx;
-    const struct mu_guest *guest;
+    const struct mu_client *client;
     uint64_t start; /* of its process */
     bool conflict;  /* found: another incarnation is connected */
 };
 
-/* The record becomes the guest's, connected. */
+/* The record becomes the client's, connected. */
 static bool take_place(struct mu_task_change *c, const struct arrival *a)
 {
-    const struct mu_guest *g = a->guest;
+    const struct mu_client *g = a->client;
 
     c->record = (struct mu_task_record){.state = MUSTER_TASK_CONNECTED,
                                         .cause = MUSTER_CAUSE_NONE,
@@ -52,12 +52,12 @@ static bool is_own_process(const struct muster_segment *seg, uint32_t task, cons
            (mu_cluster_alive(seg, task, r) || (!r->slot && r->state == MUSTER_TASK_CONNECTED));
 }
 
-/* A guest is connected, and alive. */
+/* A client is connected, and alive. */
 static bool meet_connected(struct mu_task_change *c, struct arrival *a)
 {
     struct mu_task_record *r = &c->record;
 
-    if (r->incarnation == a->guest->incarnation)
+    if (r->incarnation == a->client->incarnation)
         return false;
     if (r->flags & MU_TASK_RECOVERABLE)
         return take_place(c, a);
@@ -70,7 +70,7 @@ static bool meet_connected(struct mu_task_change *c, struct arrival *a)
     return true;
 }
 
-static bool register_guest(struct mu_task_change *c)
+static bool client_admit(struct mu_task_change *c)
 {
     struct arrival *a = c->arg;
     const struct muster_segment *seg = a->ctx->seg;
@@ -91,7 +91,7 @@ static bool register_guest(struct mu_task_change *c)
     if (r->state == MUSTER_TASK_CONNECTED)
         return meet_connected(c, a);
     if (r->state == MUSTER_TASK_ERROR &&
-        (r->code != MUSTER_UNAVAILABLE || !(a->guest->reconnects || (r->flags & MU_TASK_RECOVERABLE)))) {
+        (r->code != MUSTER_UNAVAILABLE || !(a->client->reconnects || (r->flags & MU_TASK_RECOVERABLE)))) {
         c->status = mu_fail(MUSTER_ABORTED,
                             "%s unexpectedly tried to connect while it is already in error; it is to be reset before "
                             "it connects again. Existing error: %s",
@@ -101,30 +101,30 @@ static bool register_guest(struct mu_task_change *c)
     return take_place(c, a);
 }
 
-enum muster_status mu_guest_register(struct mu_ctx *ctx, const struct mu_guest *guest)
+enum muster_status mu_client_register(struct mu_ctx *ctx, const struct mu_client *client)
 {
-    struct arrival a = {.ctx = ctx, .guest = guest, .start = guest->pid ? mu_process_start((pid_t)guest->pid) : 0};
+    struct arrival a = {.ctx = ctx, .client = client, .start = client->pid ? mu_process_start((pid_t)client->pid) : 0};
     enum muster_status status = MUSTER_UNAVAILABLE;
 
-    if (guest->task >= ctx->seg->num_tasks || !mu_is_local_task(ctx->seg, guest->task))
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "there is no task %u on this host; job %s has %u tasks", guest->task,
+    if (client->task >= ctx->seg->num_tasks || !mu_is_local_task(ctx->seg, client->task))
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "there is no task %u on this host; job %s has %u tasks", client->task,
                        ctx->seg->job, ctx->seg->num_tasks);
     for (int i = 0; i < TRIES && status == MUSTER_UNAVAILABLE; i++) {
-        status = mu_cluster_edit(ctx, guest->task, register_guest, &a);
+        status = mu_cluster_edit(ctx, client->task, client_admit, &a);
         if (status == MUSTER_UNAVAILABLE) {
             mu_task_scavenge(ctx);
-            mu_task_bury_dead(ctx, guest->task, NULL);
+            mu_task_bury_dead(ctx, client->task, NULL);
         }
     }
     if (status == MUSTER_UNAVAILABLE)
         return mu_fail(status, "%s: one process after the other registers and dies; try again",
-                       MU_LABEL(ctx->seg, guest->task));
+                       MU_LABEL(ctx->seg, client->task));
     if (!status && a.conflict)
         return mu_fail(MUSTER_ABORTED,
                        "%s unexpectedly tried to connect with a different incarnation. It has likely restarted",
-                       MU_LABEL(ctx->seg, guest->task));
+                       MU_LABEL(ctx->seg, client->task));
     if (!status)
-        mu_task_count_beat(ctx->seg, guest->task);
+        mu_task_count_beat(ctx->seg, client->task);
     return status;
 }
 
@@ -154,7 +154,7 @@ static bool client_disconnect(struct mu_task_change *c)
     return true;
 }
 
-enum muster_status mu_guest_disconnect(struct mu_ctx *ctx, uint32_t task)
+enum muster_status mu_client_disconnect(struct mu_ctx *ctx, uint32_t task)
 {
     if (task >= ctx->seg->num_tasks || !mu_is_local_task(ctx->seg, task))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "there is no task %u on this host", task);
@@ -183,7 +183,7 @@ static bool client_lose(struct mu_task_change *c)
     return true;
 }
 
-enum muster_status mu_guest_lost(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation, const char *text)
+enum muster_status mu_client_lost(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation, const char *text)
 {
     struct client_loss l = {.text = text, .incarnation = incarnation};
     enum muster_status status;
@@ -196,13 +196,13 @@ enum muster_status mu_guest_lost(struct mu_ctx *ctx, uint32_t task, uint64_t inc
     return status;
 }
 
-bool mu_guest_has_grace(const struct muster_segment *seg, const struct mu_task_record *record, uint64_t now)
+bool mu_client_has_grace(const struct muster_segment *seg, const struct mu_task_record *record, uint64_t now)
 {
     return record->state == MUSTER_TASK_DISCONNECTED && record->attempt &&
            (now < record->since || now - record->since <= seg->heartbeat_timeout);
 }
 
-void mu_guests_orphaned(struct mu_ctx *ctx, uint32_t agent_pid)
+void mu_clients_orphaned(struct mu_ctx *ctx, uint32_t agent_pid)
 {
     const struct muster_segment *seg = ctx->seg;
     struct mu_task_record records[MU_TASKS_PER_BLOCK];
