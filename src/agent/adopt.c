@@ -157,7 +157,7 @@ static int take_over(struct mu_agent *agent)
         return -1;
     find_failed(agent);
     mu_health_start(agent);
-    mu_agent_begin_sights(agent);
+    mu_agent_begin_status(agent);
     mu_agent_say("job %s adopted: %u of %u tasks are running (their exit statuses, and how the others ended, are lost)",
                  agent->job, agent->running, agent->local_tasks);
     return 0;

@@ -14,6 +14,6 @@ const struct mu_component *const mu_components[MU_COMPONENT_COUNT] = {
     [MU_COMPONENT_WORKERS] = &mu_workers_component,   [MU_COMPONENT_SESSION] = &mu_session_component,
     [MU_COMPONENT_NOTES] = &mu_notes_component,       [MU_COMPONENT_MPI] = &mu_mpi_component,
     [MU_COMPONENT_PMIX] = &mu_pmix_component,         [MU_COMPONENT_HEALTH] = &mu_health_component,
-    [MU_COMPONENT_SIGHTS] = &mu_sights_component,     [MU_COMPONENT_GATHER] = &mu_gather_component,
+    [MU_COMPONENT_STATUS] = &mu_status_component,     [MU_COMPONENT_GATHER] = &mu_gather_component,
     [MU_COMPONENT_ELASTIC] = &mu_elastic_component,
 };

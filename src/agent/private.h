@@ -28,7 +28,7 @@
  * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi/wait.c, mpi/folder.c, mpi/unserved.c)
  * pmix.c     PMIx for the tasks, by libpmix
  * health.c   errors of GPUs (with health/watch.c, health/uses.c, health/words.c)
- * sights.c   what another host's tasks do and wait for, for people
+ * statuses.c   what another host's tasks do and wait for, for people
  * gather_agent.c  what all hosts give, put together (gather.c, pieces.c)
  */
 #ifndef MU_AGENT_PRIVATE_H
@@ -209,7 +209,7 @@ void mu_agent_look_pausing(struct mu_agent *agent);
 extern const struct mu_component mu_observer_component, mu_hosts_component, mu_metrics_component, mu_elastic_component,
     mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_ray_component, mu_mindspore_component,
     mu_workers_component, mu_session_component, mu_notes_component, mu_mpi_component, mu_pmix_component,
-    mu_health_component, mu_sights_component, mu_gather_component;
+    mu_health_component, mu_status_component, mu_gather_component;
 
 /* ---- exposition.c ---- */
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
@@ -257,12 +257,12 @@ const char *mu_agent_tcpstore_address(const struct mu_agent *agent);
 const char *mu_agent_ray_address(const struct mu_agent *agent);
 const char *mu_agent_session_address(const struct mu_agent *agent);
 
-/* ---- sights.c ---- */
+/* ---- statuses.c ---- */
 /* A follower tells the leader's agent from now on what its tasks do; not any more; and anew, for it may not know. */
-void mu_agent_begin_sights(struct mu_agent *agent);
-void mu_agent_end_sights(struct mu_agent *agent);
-void mu_agent_tell_sights_again(struct mu_agent *agent);
-void mu_agent_forget_sights(struct mu_agent *agent, uint32_t host);
+void mu_agent_begin_status(struct mu_agent *agent);
+void mu_agent_end_status(struct mu_agent *agent);
+void mu_agent_tell_status_again(struct mu_agent *agent);
+void mu_agent_forget_status(struct mu_agent *agent, uint32_t host);
 
 /* ---- mpi.c ---- */
 /* What components give a task: variables, and a socket; at first fd is -1, all else 0. */

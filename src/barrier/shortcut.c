@@ -235,10 +235,10 @@ static bool is_bare(const struct muster_group *g, uint64_t instance)
     return true;
 }
 
-enum shortcut_sight { CLEAN, DIRTY, UNSTEADY };
+enum shortcut_view { CLEAN, DIRTY, UNSTEADY };
 
 /* Whether all that the other host must know before has been told, with how many messages. */
-static enum shortcut_sight look_back(const struct muster_group *g, uint64_t *ret_told)
+static enum shortcut_view look_back(const struct muster_group *g, uint64_t *ret_told)
 {
     const struct mu_shortcut *way = g->end.way;
     struct muster_segment *seg = g->muster->seg;
@@ -287,7 +287,7 @@ static bool instance_commit(struct muster_group *g, uint64_t instance)
 {
     struct mu_shortcut_end *e = &g->end;
     uint64_t told;
-    enum shortcut_sight sight;
+    enum shortcut_view sight;
 
     if (!mu_shortcut_covers(g, instance) || !are_here(g, instance))
         return false;

@@ -17,7 +17,7 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
     switch ((uint32_t)kind) {
     case MU_CONTROL_ANOTHER:
         mu_agent_tell_all(agent);
-        mu_agent_tell_sights_again(agent);
+        mu_agent_tell_status_again(agent);
         mu_agent_gather_lost(agent, 0, "the leader's host has another agent, which knows nothing of what was gathered");
         if (agent->is_suspended) /* by one that has died */
             mu_agent_told_to_go_on(agent);

@@ -112,7 +112,7 @@ static void take_another(struct mu_agent *agent, const struct mu_agent_host *hos
     mu_agent_say(
         "host %s has another agent: how its tasks end is not known from now on, only whether they are in error",
         host->name);
-    mu_agent_forget_sights(agent, host_id);
+    mu_agent_forget_status(agent, host_id);
     mu_agent_gather_lost(agent, host_id, "a host has another agent, which knows nothing of what was gathered before");
     if (agent->force == MU_FORCE_TERM)
         mu_agent_tell_end(agent, host_id);
@@ -237,7 +237,7 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
         agent->tasks[i].ended = 1;
     }
     agent->broken = 1;
-    mu_agent_forget_sights(agent, host_id);
+    mu_agent_forget_status(agent, host_id);
     snprintf(lost, sizeof lost, "host %s is lost: %s", host->name, why);
     mu_agent_gather_lost(agent, host_id, lost);
     if (host->rsh) /* nothing that it could still do is waited for; its agent, if it lives, ends its tasks by itself */

@@ -20,7 +20,7 @@ enum mu_agent_talk {
     MU_TALK_GONE = 6,    /* u32 task, u8 it is in error, text: it has ended, and nobody knows how */
     MU_TALK_STOPPED = 7, /* its tasks are stopped, and it will not mind our silence until we go on */
     MU_TALK_SERVES = 8,  /* u8 what, text: what it serves to clients, as that stands in its key */
-    MU_TALK_SEES = 9,    /* what its tasks do, as agent/hosts/sights.h packs it; nothing: they all work */
+    MU_TALK_SEES = 9,    /* what its tasks do, as agent/hosts/status.h packs it; nothing: they all work */
     /* from the leader */
     MU_TALK_SIGNAL = 16, /* u32 signal: to every task; u16 rows, columns: of the terminal */
     MU_TALK_END = 17,    /* u8 SIGINT comes first: SIGTERM, and SIGKILL after the grace */

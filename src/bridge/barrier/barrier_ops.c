@@ -281,7 +281,7 @@ static bool barriers_init(struct mu_core *core, void **ret_state)
     s->pending.ready = call_ready;
     s->pending.arg = s;
     s->hosts = calloc(core->num_hosts, sizeof *s->hosts);
-    if (!s->hosts || !mu_pending_open(&s->pending, core->m) || !mu_mirror_init(core, &s->sight))
+    if (!s->hosts || !mu_pending_open(&s->pending, core->m) || !mu_mirror_init(core, &s->mirror))
         return false;
     s->pending.named.forget = mu_call_is_settled;
     s->pending.named.forget_arg = core;
@@ -300,7 +300,7 @@ static void barriers_done(struct mu_core *core)
     }
     free(s->hosts);
     mu_pending_close(&s->pending);
-    mu_mirror_done(&s->sight);
+    mu_mirror_done(&s->mirror);
     free(s);
 }
 
@@ -329,7 +329,7 @@ static uint64_t barriers_next(struct mu_core *core)
     const struct barrier_ops *s = mu_pending_ops_of(core);
     uint64_t at = mu_pending_next(&s->pending);
 
-    return core->leader && s->sight.stale && s->sight.at < at ? s->sight.at : at;
+    return core->leader && s->mirror.stale && s->mirror.at < at ? s->mirror.at : at;
 }
 
 static bool barriers_busy(struct mu_core *core)

@@ -30,7 +30,7 @@ struct barrier_ops {
         uint32_t count;
     } * hosts; /* the waiters, by host and slot */
     uint32_t num_waiters;
-    struct barrier_mirror sight;
+    struct barrier_mirror mirror;
 };
 
 static inline struct barrier_ops *mu_pending_ops_of(struct mu_core *core)

@@ -144,7 +144,7 @@ static bool anybody_is_up(const struct mu_core *core)
 
 void mu_mirror_look(struct mu_core *core)
 {
-    struct barrier_mirror *s = &mu_pending_ops_of(core)->sight;
+    struct barrier_mirror *s = &mu_pending_ops_of(core)->mirror;
     struct showing w = {.core = core, .now = mu_now(), .waiting = true, .ended = true};
     struct mu_walk walk = {is_shared, row_show, &w, false};
     struct mu_table t = mu_table_cells(core->seg);

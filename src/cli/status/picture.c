@@ -314,7 +314,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     if (status == MUSTER_OK)
         mu_cli_take_hosts(muster_segment_of(muster), &picture);
     if (status == MUSTER_OK)
-        mu_cli_take_sights(muster, &picture);
+        mu_cli_take_status(muster, &picture);
     if (status == MUSTER_OK)
         status = mu_meeting_list(muster, &picture.meetings, &picture.num_meetings);
     if (status == MUSTER_OK)

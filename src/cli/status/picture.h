@@ -119,7 +119,7 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
 /* picture_hosts.c: the hosts of a job that has several; what is wrong with one, if anything is. */
 void mu_cli_take_hosts(const struct muster_segment *seg, struct mu_cli_picture *picture);
 /* What other hosts' agents have said of their tasks; the hosts are taken. */
-void mu_cli_take_sights(struct muster *muster, struct mu_cli_picture *picture);
+void mu_cli_take_status(struct muster *muster, struct mu_cli_picture *picture);
 /* Where the task is, if not on the host that is looked at; else NULL. */
 const struct mu_cli_host *mu_cli_other_host(const struct mu_cli_picture *picture, int32_t task_id);
 /* The name of the task's host, of a job that has several. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/hosts/sights.h"
+#include "agent/hosts/status.h"
 #include "base/process.h"
 #include "cli/status/picture.h"
 
@@ -35,58 +35,58 @@ void mu_cli_take_hosts(const struct muster_segment *seg, struct mu_cli_picture *
 
 /* ---- what their agents say of their tasks ---- */
 
-static void take_sight(struct mu_cli_picture *picture, const struct mu_sight *sight)
+static void status_take(struct mu_cli_picture *picture, const struct mu_agent_status *status)
 {
-    struct mu_cli_task *task = &picture->tasks[sight->task];
+    struct mu_cli_task *task = &picture->tasks[status->task];
 
-    if (task->info.incarnation != sight->incarnation ||
-        task->info.alive != !sight->pid) /* of another process than now */
+    if (task->info.incarnation != status->incarnation ||
+        task->info.alive != !status->pid) /* of another process than now */
         return;
-    if (sight->pid) {
+    if (status->pid) {
         task->unjoined = true;
         task->info.alive = 1;
-        task->info.pid = sight->pid;
+        task->info.pid = status->pid;
         picture->alive++;
     }
-    task->letter = sight->letter;
-    task->last_ran = sight->ran;
-    if ((task->letter == 'T' || task->letter == 't') && sight->ran && sight->ran < task->beat_until)
-        task->beat_until = sight->ran;
-    if (sight->waiting[0] && sight->since) {
-        memcpy(task->info.waiting, sight->waiting, sizeof task->info.waiting);
-        task->info.waiting_since_ns = sight->since;
+    task->letter = status->letter;
+    task->last_ran = status->ran;
+    if ((task->letter == 'T' || task->letter == 't') && status->ran && status->ran < task->beat_until)
+        task->beat_until = status->ran;
+    if (status->waiting[0] && status->since) {
+        memcpy(task->info.waiting, status->waiting, sizeof task->info.waiting);
+        task->info.waiting_since_ns = status->since;
     }
 }
 
-/* "muster/sights/3": any task could have written something else there. */
-static void read_sights(struct mu_cli_picture *picture, const struct muster_kv_entry *entry)
+/* "muster/statuses/3": any task could have written something else there. */
+static void statuses_read(struct mu_cli_picture *picture, const struct muster_kv_entry *entry)
 {
     const char *number = strrchr(entry->key, '/');
     struct mu_unpack u = mu_unpack_of(entry->value, entry->value_len);
     uint64_t came = mu_unpack_u64(&u);
     unsigned long host = number ? strtoul(number + 1, NULL, 10) : 0;
     const struct mu_host_view *view;
-    struct mu_sight sight;
+    struct mu_agent_status status;
 
     if (host >= picture->num_hosts || host == picture->own_host || came > muster_now_ns())
         return;
     view = &picture->hosts[host].view;
-    while (view->state == MU_HOST_UP && u.left && mu_sight_unpack(&u, came, &sight))
-        if (sight.task - view->first_task < view->num_tasks && sight.task < picture->count)
-            take_sight(picture, &sight);
+    while (view->state == MU_HOST_UP && u.left && mu_agent_status_unpack(&u, came, &status))
+        if (status.task - view->first_task < view->num_tasks && status.task < picture->count)
+            status_take(picture, &status);
 }
 
 /* What an agent said that has died since would be taken for news. */
-void mu_cli_take_sights(struct muster *muster, struct mu_cli_picture *picture)
+void mu_cli_take_status(struct muster *muster, struct mu_cli_picture *picture)
 {
     struct muster_kv_list *list;
 
     if (!picture->num_hosts || picture->own_host || picture->segment.closed ||
         !mu_process_start((pid_t)picture->hosts[0].view.agent_pid) ||
-        muster_kv_get_dir(muster, MU_AGENT_SIGHTS, MUSTER_NTS, &list) != MUSTER_OK)
+        muster_kv_get_dir(muster, MU_AGENT_STATUS, MUSTER_NTS, &list) != MUSTER_OK)
         return;
     for (size_t i = 0; i < list->count; i++)
-        read_sights(picture, &list->entries[i]);
+        statuses_read(picture, &list->entries[i]);
     muster_kv_list_free(list);
 }
 
