@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "barrier/meeting.h"
+#include "barrier/view.h"
 #include "segment/file.h"
 #include "segment/members.h"
 #include "segment/wait.h"

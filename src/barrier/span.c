@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "barrier/group.h"
-#include "barrier/meeting.h"
+#include "barrier/view.h"
 #include "base/clock.h"
 #include "segment/remote.h"
 #include "segment/wait.h"

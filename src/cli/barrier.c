@@ -21,11 +21,11 @@ static int barrier_list_run(struct mu_cli_call *call)
     if (call->values[MU_OPT_JSON]) {
         mu_cli_json_start(&json, stdout);
         mu_cli_json_open(&json, NULL, '{');
-        mu_cli_json_meetings(&json, &picture);
+        mu_cli_json_barriers(&json, &picture);
         mu_cli_json_close(&json, '}');
         mu_cli_json_end(&json);
     } else {
-        mu_cli_print_meetings(&picture, stdout);
+        mu_cli_print_barriers(&picture, stdout);
     }
     mu_cli_picture_free(&picture);
     return mu_cli_leave(call, muster, code);

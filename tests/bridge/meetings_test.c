@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "barrier/meeting.h"
+#include "barrier/view.h"
 
 static const struct hosts_config two = {.tasks = {2, 2}}, three = {.tasks = {1, 2, 1}};
 
@@ -361,13 +361,13 @@ struct sighting {
 
 static bool is_seen(struct sighting *s)
 {
-    struct mu_meeting *list;
+    struct mu_barrier_view *list;
     size_t count;
 
     s->seen = false;
-    assert_ok(mu_meeting_list(s->m, &list, &count));
+    assert_ok(mu_barrier_view_list(s->m, &list, &count));
     for (size_t i = 0; i < count; i++)
-        if (!strcmp(list[i].id, "b") && (list[i].state == MU_MEETING_WAITING) == s->waiting) {
+        if (!strcmp(list[i].id, "b") && (list[i].state == MU_VIEW_WAITING) == s->waiting) {
             s->seen = true;
             assert_int_equal(list[i].participants, 4);
             if (s->waiting) {
@@ -381,7 +381,7 @@ static bool is_seen(struct sighting *s)
                 assert_int_equal(list[i].code, MUSTER_OK);
             }
         }
-    mu_meeting_free(list, count);
+    mu_barrier_view_free(list, count);
     return s->seen;
 }
 

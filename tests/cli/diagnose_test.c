@@ -15,7 +15,7 @@ enum { TASKS = 12 };
 static struct mu_cli_task tasks[TASKS];
 static struct mu_cli_picture picture;
 static int32_t missing[TASKS * 2];
-static struct mu_meeting meeting;
+static struct mu_barrier_view barrier;
 
 /* Twelve connected tasks that work. */
 static int setup(void)
@@ -43,24 +43,24 @@ static int teardown(void)
 /* Who is in `who`, "0,3", is missing in barrier "b" since an hour, and all others have come. */
 static void lack(const char *who)
 {
-    meeting = (struct mu_meeting){.state = MU_MEETING_WAITING, .id = "b", .participants = TASKS};
-    meeting.since_ns = picture.now_ns > 3600000000000u ? picture.now_ns - 3600000000000u : 1;
-    meeting.missing = missing;
-    meeting.present = missing + TASKS;
+    barrier = (struct mu_barrier_view){.state = MU_VIEW_WAITING, .id = "b", .participants = TASKS};
+    barrier.since_ns = picture.now_ns > 3600000000000u ? picture.now_ns - 3600000000000u : 1;
+    barrier.missing = missing;
+    barrier.present = missing + TASKS;
     for (int i = 0; i < TASKS; i++) {
         char number[16];
 
         snprintf(number, sizeof number, "%d,", i);
         if (strncmp(who, number, strlen(number)) == 0) {
-            meeting.missing[meeting.missing_count++] = i;
+            barrier.missing[barrier.missing_count++] = i;
             who += strlen(number);
         } else {
-            meeting.present[meeting.arrived++] = i;
+            barrier.present[barrier.arrived++] = i;
         }
     }
     assert_string_equal(who, "");
-    picture.meetings = &meeting;
-    picture.num_meetings = 1;
+    picture.barriers = &barrier;
+    picture.num_barriers = 1;
 }
 
 /* The sentence begins so. */
@@ -95,8 +95,8 @@ TEST_WITH(many_tasks_are_one_sentence, setup, teardown)
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         setup();
         lack(vectors[i].missing);
-        for (uint32_t k = 0; k < meeting.missing_count; k++)
-            tasks[meeting.missing[k]].letter = 'T';
+        for (uint32_t k = 0; k < barrier.missing_count; k++)
+            tasks[barrier.missing[k]].letter = 'T';
         assert_int_equal(mu_cli_diagnose(&picture), 0);
         says(0, vectors[i].want);
         assert_int_equal(picture.num_findings, 1);

@@ -77,9 +77,9 @@ TEST_WITH(who_gives_up_and_comes_back_is_counted_once, setup, teardown)
     note(0, MU_TRACE_NAMED_LEAVE, MUSTER_OK, BARRIER, "b");
     assert_ok(mu_cli_timeline_read(job.segment, 0, &timeline));
     assert_int_equal(timeline.num_spans, 3);
-    assert_int_equal(timeline.num_meetings, 1);
-    assert_int_equal(timeline.meetings[0].count, 2);
-    assert_int_equal(timeline.meetings[0].last_task, 1);
+    assert_int_equal(timeline.num_barriers, 1);
+    assert_int_equal(timeline.barriers[0].count, 2);
+    assert_int_equal(timeline.barriers[0].last_task, 1);
     table_has("\nb ", " OK");
     table_has("\n0 ", "0      1         0 ");
     table_has("\n1 ", "1      1         1 ");
@@ -103,8 +103,8 @@ TEST_WITH(a_call_whose_end_is_missing_does_not_go_on_for_ever, setup, teardown)
     }
     assert_true(timeline.spans[0].end_ns == timeline.spans[1].enter->time_ns);
     assert_true(timeline.spans[1].end_ns == timeline.spans[3].enter->time_ns);
-    assert_int_equal(timeline.num_meetings, 1);
-    assert_int_equal(timeline.meetings[0].open, 0);
-    assert_int_equal(timeline.meetings[0].passed, 0);
+    assert_int_equal(timeline.num_barriers, 1);
+    assert_int_equal(timeline.barriers[0].open, 0);
+    assert_int_equal(timeline.barriers[0].passed, 0);
     table_has("\nb ", " not known");
 }

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "barrier/meeting.h"
+#include "barrier/view.h"
 #include "child.h"
 #include "job.h"
 #include "segment/handle.h"
@@ -113,7 +113,7 @@ static void take_what_is_there(FILE *documents)
 TEST_WITH(a_watch_outlives_what_is_too_fast_for_it, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0), *reader = test_join(job.name, -1, MUSTER_JOIN_READ_ONLY);
-    struct mu_meeting *meetings;
+    struct mu_barrier_view *barriers;
     size_t count;
     time_t begun = time(NULL);
     int too_fast = 0;
@@ -129,10 +129,10 @@ TEST_WITH(a_watch_outlives_what_is_too_fast_for_it, setup, teardown)
     assert_int_equal(come(documents, 2), 2);
     writer = test_fork(passes_for_ever, NULL);
     while (too_fast < LOOKS && time(NULL) < begun + (too_fast ? ENOUGH : PATIENCE)) {
-        enum muster_status status = mu_meeting_list(reader, &meetings, &count);
+        enum muster_status status = mu_barrier_view_list(reader, &barriers, &count);
 
         if (status == MUSTER_OK)
-            mu_meeting_free(meetings, count);
+            mu_barrier_view_free(barriers, count);
         else
             assert_int_equal(status, MUSTER_ABORTED);
         too_fast += status == MUSTER_ABORTED;

@@ -257,18 +257,18 @@ static int is_young(const struct mu_cli_picture *picture, uint64_t since_ns)
     return since_ns == 0 || picture->now_ns < since_ns + YOUNG_NS;
 }
 
-/* Those of a meeting's missing that tell most. */
-static int accuse_missing(struct cause_search *s, const struct mu_meeting *meeting)
+/* Those of a barrier's missing that tell most. */
+static int accuse_missing(struct cause_search *s, const struct mu_barrier_view *barrier)
 {
     const struct mu_cli_picture *picture = s->picture;
     enum mu_cli_kind kind = MU_CLI_FINE;
     struct mu_cli_finding *finding;
     uint32_t count = 0, waiters = 0;
 
-    for (uint32_t i = 0; i < meeting->arrived; i++)
-        waiters += (uint32_t)meeting->present[i] < picture->count && picture->tasks[meeting->present[i]].info.alive;
-    for (uint32_t i = 0; i < meeting->missing_count && waiters; i++) {
-        int32_t id = meeting->missing[i];
+    for (uint32_t i = 0; i < barrier->arrived; i++)
+        waiters += (uint32_t)barrier->present[i] < picture->count && picture->tasks[barrier->present[i]].info.alive;
+    for (uint32_t i = 0; i < barrier->missing_count && waiters; i++) {
+        int32_t id = barrier->missing[i];
         enum mu_cli_kind own =
             (uint32_t)id < picture->count ? mu_cli_kind_of(picture, &picture->tasks[id]) : MU_CLI_FINE;
 
@@ -279,7 +279,7 @@ static int accuse_missing(struct cause_search *s, const struct mu_meeting *meeti
         if (own == kind && own != MU_CLI_FINE)
             s->ids[count++] = id;
     }
-    if (count == 0 || (kind >= MU_CLI_BLOCKED && is_young(picture, meeting->since_ns)))
+    if (count == 0 || (kind >= MU_CLI_BLOCKED && is_young(picture, barrier->since_ns)))
         return 0;
     qsort(s->ids, count, sizeof *s->ids, by_number);
     finding = new_finding(s, kind, waiters);
@@ -290,11 +290,11 @@ static int accuse_missing(struct cause_search *s, const struct mu_meeting *meeti
     add_tasks(finding->text, sizeof finding->text, picture, s->ids, count);
     add_matter_or_end(finding->text, sizeof finding->text, picture, kind, s->ids, count);
     add(finding->text, sizeof finding->text, ": %u task%s for %s in %s %.200s", waiters,
-        waiters == 1 ? " waits" : "s wait", count == 1 ? "it" : "them", meeting->is_group ? "group" : "barrier",
-        meeting->id);
-    if (!meeting->is_group && meeting->instance)
-        add(finding->text, sizeof finding->text, " (instance %llu)", (unsigned long long)meeting->instance);
-    add_for(finding->text, sizeof finding->text, meeting->since_ns);
+        waiters == 1 ? " waits" : "s wait", count == 1 ? "it" : "them", barrier->is_group ? "group" : "barrier",
+        barrier->id);
+    if (!barrier->is_group && barrier->instance)
+        add(finding->text, sizeof finding->text, " (instance %llu)", (unsigned long long)barrier->instance);
+    add_for(finding->text, sizeof finding->text, barrier->since_ns);
     return 0;
 }
 
@@ -478,11 +478,11 @@ int mu_cli_diagnose(struct mu_cli_picture *picture)
     struct cause_search s = {picture, calloc(picture->count + 1, sizeof *s.ids), calloc(picture->count + 1, 1), 0};
     int rc = s.ids && s.accused ? 0 : -1;
 
-    for (size_t i = 0; !rc && i < picture->num_meetings; i++) {
-        const struct mu_meeting *meeting = &picture->meetings[i];
+    for (size_t i = 0; !rc && i < picture->num_barriers; i++) {
+        const struct mu_barrier_view *barrier = &picture->barriers[i];
 
-        if (mu_cli_meeting_is_open(meeting) && meeting->arrived > 0 && meeting->participants <= picture->count)
-            rc = accuse_missing(&s, meeting);
+        if (mu_cli_barrier_is_open(barrier) && barrier->arrived > 0 && barrier->participants <= picture->count)
+            rc = accuse_missing(&s, barrier);
     }
     for (int kind = MU_CLI_DEAD; !rc && kind <= MU_CLI_IN_ERROR; kind++)
         rc = accuse_rest(&s, (enum mu_cli_kind)kind);

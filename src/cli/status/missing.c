@@ -41,20 +41,20 @@ enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const stru
     return MU_CLI_RUNS;
 }
 
-const char *mu_cli_meeting_word(const struct mu_meeting *meeting)
+const char *mu_cli_barrier_word(const struct mu_barrier_view *barrier)
 {
-    switch (meeting->state) {
-    case MU_MEETING_WAITING: return "WAITING";
-    case MU_MEETING_PASSED: return "PASSED";
-    case MU_MEETING_BUILDING: return "BUILDING";
-    case MU_MEETING_FAILED: return meeting->is_group ? "FAILED" : muster_status_name(meeting->code);
+    switch (barrier->state) {
+    case MU_VIEW_WAITING: return "WAITING";
+    case MU_VIEW_PASSED: return "PASSED";
+    case MU_VIEW_BUILDING: return "BUILDING";
+    case MU_VIEW_FAILED: return barrier->is_group ? "FAILED" : muster_status_name(barrier->code);
     }
     return "?";
 }
 
-int mu_cli_meeting_is_open(const struct mu_meeting *meeting)
+int mu_cli_barrier_is_open(const struct mu_barrier_view *barrier)
 {
-    return meeting->state == MU_MEETING_WAITING || meeting->state == MU_MEETING_BUILDING;
+    return barrier->state == MU_VIEW_WAITING || barrier->state == MU_VIEW_BUILDING;
 }
 
 const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t task_id, char buffer[192])

@@ -186,20 +186,20 @@ static int is_creator_gone(struct muster *muster, const struct mu_cli_picture *p
 /* A group's members leave no time: take that of members that have waited long enough to say it. */
 static void time_groups(struct mu_cli_picture *picture)
 {
-    for (size_t i = 0; i < picture->num_meetings; i++) {
-        struct mu_meeting *meeting = &picture->meetings[i];
+    for (size_t i = 0; i < picture->num_barriers; i++) {
+        struct mu_barrier_view *barrier = &picture->barriers[i];
         char what[2][96];
 
-        if (!meeting->is_group)
+        if (!barrier->is_group)
             continue;
-        snprintf(what[0], sizeof what[0], MU_GROUP_WAITS, 89, meeting->id); /* as cut off there */
-        snprintf(what[1], sizeof what[1], MU_GROUP_BUILDS, meeting->id);
+        snprintf(what[0], sizeof what[0], MU_GROUP_WAITS, 89, barrier->id); /* as cut off there */
+        snprintf(what[1], sizeof what[1], MU_GROUP_BUILDS, barrier->id);
         for (size_t k = 0; k < picture->count; k++) {
             const struct muster_task_info *info = &picture->tasks[k].info;
 
             if ((strcmp(info->waiting, what[0]) == 0 || strcmp(info->waiting, what[1]) == 0) &&
-                (!meeting->since_ns || info->waiting_since_ns < meeting->since_ns))
-                meeting->since_ns = info->waiting_since_ns;
+                (!barrier->since_ns || info->waiting_since_ns < barrier->since_ns))
+                barrier->since_ns = info->waiting_since_ns;
         }
     }
 }
@@ -316,7 +316,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     if (status == MUSTER_OK)
         mu_cli_take_status(muster, &picture);
     if (status == MUSTER_OK)
-        status = mu_meeting_list(muster, &picture.meetings, &picture.num_meetings);
+        status = mu_barrier_view_list(muster, &picture.barriers, &picture.num_barriers);
     if (status == MUSTER_OK)
         status = mu_kv_size(muster, &picture.keys, &picture.key_bytes);
     if (status == MUSTER_OK)
@@ -351,7 +351,7 @@ void mu_cli_picture_free(struct mu_cli_picture *picture)
     free(picture->hosts);
     if (picture->mpi)
         muster_kv_list_free(picture->mpi);
-    mu_meeting_free(picture->meetings, picture->num_meetings);
+    mu_barrier_view_free(picture->barriers, picture->num_barriers);
     free(picture->findings);
     mu_cli_calls_free(&picture->calls);
     mu_cli_epoch_free(&picture->epoch);

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "barrier/meeting.h"
+#include "barrier/view.h"
 #include "cli/cli.h"
 #include "cli/status/calls.h"
 #include "cli/status/epoch.h"
@@ -78,8 +78,8 @@ struct mu_cli_picture {
     struct mu_cli_task *tasks;
     size_t count;
     uint32_t states[3], alive;
-    struct mu_meeting *meetings;
-    size_t num_meetings;
+    struct mu_barrier_view *barriers;
+    size_t num_barriers;
     uint64_t keys, key_bytes;
     struct mu_cli_served served[MU_CLI_SERVED]; /* of several hosts this one's */
     struct mu_cli_cluster mindspore;
@@ -136,20 +136,20 @@ const char *mu_cli_host_head(void);
 const char *mu_cli_process_word(const struct mu_cli_task *task);
 /* As mu_cli_age() behind the mark ">" or "<" when only that much is known; "-" when nothing is. */
 const char *mu_cli_beat_age(const struct mu_cli_picture *picture, const struct mu_cli_task *task, char buffer[32]);
-const char *mu_cli_meeting_word(const struct mu_meeting *meeting);
+const char *mu_cli_barrier_word(const struct mu_barrier_view *barrier);
 /* Some have come and wait for the others. */
-int mu_cli_meeting_is_open(const struct mu_meeting *meeting);
+int mu_cli_barrier_is_open(const struct mu_barrier_view *barrier);
 
 /* report.c, report_json.c. Colours only on stdout, and on a stream (NULL: none) that the text will go to. */
 void mu_cli_report_colours(FILE *out);
 void mu_cli_print_findings(const struct mu_cli_picture *picture, FILE *out);
 void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out);
 void mu_cli_print_hosts(const struct mu_cli_picture *picture, FILE *out);
-void mu_cli_print_meetings(const struct mu_cli_picture *picture, FILE *out);
+void mu_cli_print_barriers(const struct mu_cli_picture *picture, FILE *out);
 void mu_cli_print_picture(const struct mu_cli_picture *picture, FILE *out);
 
 /* The arrays "barriers" and "groups"; and the whole as one object and a newline. */
-void mu_cli_json_meetings(struct mu_cli_json *json, const struct mu_cli_picture *picture);
+void mu_cli_json_barriers(struct mu_cli_json *json, const struct mu_cli_picture *picture);
 void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out);
 
 /*

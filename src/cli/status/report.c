@@ -124,41 +124,41 @@ void mu_cli_print_hosts(const struct mu_cli_picture *picture, FILE *out)
 
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
-static void meeting_print(const struct mu_cli_picture *picture, const struct mu_meeting *meeting, FILE *out)
+static void barrier_print(const struct mu_cli_picture *picture, const struct mu_barrier_view *barrier, FILE *out)
 {
-    int is_open = mu_cli_meeting_is_open(meeting);
-    size_t len = strlen(meeting->id);
+    int is_open = mu_cli_barrier_is_open(barrier);
+    size_t len = strlen(barrier->id);
     char age[32], why[192], arrived[32];
 
-    snprintf(arrived, sizeof arrived, "%u/%u", meeting->arrived, meeting->participants);
-    mu_cli_print_line(out, meeting->id);
-    fprintf(out, "%*s %-9" PRIu64 " %-18s %-9s %s\n", len < 24 ? (int)(24 - len) : 0, "", meeting->instance,
-            mu_cli_meeting_word(meeting), arrived, mu_cli_age(meeting->since_ns, age));
-    for (uint32_t i = 0; i < meeting->missing_count && i < MISSING_SHOWN && is_open; i++) {
+    snprintf(arrived, sizeof arrived, "%u/%u", barrier->arrived, barrier->participants);
+    mu_cli_print_line(out, barrier->id);
+    fprintf(out, "%*s %-9" PRIu64 " %-18s %-9s %s\n", len < 24 ? (int)(24 - len) : 0, "", barrier->instance,
+            mu_cli_barrier_word(barrier), arrived, mu_cli_age(barrier->since_ns, age));
+    for (uint32_t i = 0; i < barrier->missing_count && i < MISSING_SHOWN && is_open; i++) {
         fprintf(out, "  %smissing%s: task %d, ", colour_code(out, MU_CLI_YELLOW), colour_code(out, MU_CLI_PLAIN),
-                (int)meeting->missing[i]);
-        mu_cli_print_line(out, mu_cli_why_missing(picture, meeting->missing[i], why));
+                (int)barrier->missing[i]);
+        mu_cli_print_line(out, mu_cli_why_missing(picture, barrier->missing[i], why));
         putc('\n', out);
     }
-    if (meeting->missing_count > MISSING_SHOWN && is_open)
-        fprintf(out, "  and %u more\n", meeting->missing_count - MISSING_SHOWN);
+    if (barrier->missing_count > MISSING_SHOWN && is_open)
+        fprintf(out, "  and %u more\n", barrier->missing_count - MISSING_SHOWN);
 }
 
 static void print_kind(const struct mu_cli_picture *picture, int groups, FILE *out)
 {
     int shown = 0;
 
-    for (size_t i = 0; i < picture->num_meetings; i++) {
-        if (picture->meetings[i].is_group != groups)
+    for (size_t i = 0; i < picture->num_barriers; i++) {
+        if (picture->barriers[i].is_group != groups)
             continue;
         if (shown++ == 0)
             fprintf(out, "%s%-24s %-9s %-18s %-9s %s%s\n", colour_code(out, MU_CLI_BOLD), groups ? "GROUP" : "BARRIER",
                     "INSTANCE", "STATE", "ARRIVED", "SINCE", colour_code(out, MU_CLI_PLAIN));
-        meeting_print(picture, &picture->meetings[i], out);
+        barrier_print(picture, &picture->barriers[i], out);
     }
 }
 
-void mu_cli_print_meetings(const struct mu_cli_picture *picture, FILE *out)
+void mu_cli_print_barriers(const struct mu_cli_picture *picture, FILE *out)
 {
     print_kind(picture, 0, out);
     print_kind(picture, 1, out);
@@ -301,8 +301,8 @@ void mu_cli_print_picture(const struct mu_cli_picture *picture, FILE *out)
         putc('\n', out);
     mu_cli_print_tasks(picture, out);
     putc('\n', out);
-    mu_cli_print_meetings(picture, out);
-    if (picture->num_meetings == 0)
+    mu_cli_print_barriers(picture, out);
+    if (picture->num_barriers == 0)
         fputs("no barriers\n", out);
 }
 
@@ -317,7 +317,7 @@ enum muster_status mu_cli_report(struct muster *muster, FILE *out)
     print_epoch(&picture.epoch, out);
     print_mpi(&picture, out);
     mu_cli_print_tasks(&picture, out);
-    mu_cli_print_meetings(&picture, out);
+    mu_cli_print_barriers(&picture, out);
     fflush(out);
     mu_cli_picture_free(&picture);
     return MUSTER_OK;

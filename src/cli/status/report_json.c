@@ -28,51 +28,51 @@ static void json_task(struct mu_cli_json *json, const struct mu_cli_picture *pic
 }
 
 static void json_missing(struct mu_cli_json *json, const struct mu_cli_picture *picture,
-                         const struct mu_meeting *meeting)
+                         const struct mu_barrier_view *barrier)
 {
     char why[192];
 
-    mu_cli_json_unsigned(json, "missing_count", meeting->missing_count);
+    mu_cli_json_unsigned(json, "missing_count", barrier->missing_count);
     mu_cli_json_open(json, "missing", '[');
-    for (uint32_t i = 0; i < meeting->missing_count; i++) {
+    for (uint32_t i = 0; i < barrier->missing_count; i++) {
         mu_cli_json_open(json, NULL, '{');
-        mu_cli_json_signed(json, "task", meeting->missing[i]);
-        mu_cli_json_text(json, "why", mu_cli_why_missing(picture, meeting->missing[i], why));
+        mu_cli_json_signed(json, "task", barrier->missing[i]);
+        mu_cli_json_text(json, "why", mu_cli_why_missing(picture, barrier->missing[i], why));
         mu_cli_json_close(json, '}');
     }
     mu_cli_json_close(json, ']');
 }
 
-static void json_meeting(struct mu_cli_json *json, const struct mu_cli_picture *picture,
-                         const struct mu_meeting *meeting)
+static void barrier_write(struct mu_cli_json *json, const struct mu_cli_picture *picture,
+                          const struct mu_barrier_view *barrier)
 {
     mu_cli_json_open(json, NULL, '{');
-    mu_cli_json_text(json, "id", meeting->id);
-    mu_cli_json_unsigned(json, "instance", meeting->instance);
-    if (meeting->is_group) {
-        mu_cli_json_text(json, "state", mu_cli_meeting_word(meeting));
+    mu_cli_json_text(json, "id", barrier->id);
+    mu_cli_json_unsigned(json, "instance", barrier->instance);
+    if (barrier->is_group) {
+        mu_cli_json_text(json, "state", mu_cli_barrier_word(barrier));
     } else {
-        int passed = meeting->state != MU_MEETING_WAITING;
+        int passed = barrier->state != MU_VIEW_WAITING;
 
         mu_cli_json_bool(json, "passed", passed);
-        mu_cli_json_text(json, "result", passed ? muster_status_name(meeting->code) : NULL);
+        mu_cli_json_text(json, "result", passed ? muster_status_name(barrier->code) : NULL);
     }
-    mu_cli_json_unsigned(json, "participants", meeting->participants);
-    mu_cli_json_unsigned(json, "arrived", meeting->arrived);
-    json_missing(json, picture, meeting);
-    if (!meeting->is_group)
-        mu_cli_json_known(json, "deadline_ns", meeting->deadline_ns != UINT64_MAX, meeting->deadline_ns);
-    mu_cli_json_known(json, "since_ns", !meeting->is_group || meeting->since_ns, meeting->since_ns);
+    mu_cli_json_unsigned(json, "participants", barrier->participants);
+    mu_cli_json_unsigned(json, "arrived", barrier->arrived);
+    json_missing(json, picture, barrier);
+    if (!barrier->is_group)
+        mu_cli_json_known(json, "deadline_ns", barrier->deadline_ns != UINT64_MAX, barrier->deadline_ns);
+    mu_cli_json_known(json, "since_ns", !barrier->is_group || barrier->since_ns, barrier->since_ns);
     mu_cli_json_close(json, '}');
 }
 
-void mu_cli_json_meetings(struct mu_cli_json *json, const struct mu_cli_picture *picture)
+void mu_cli_json_barriers(struct mu_cli_json *json, const struct mu_cli_picture *picture)
 {
     for (int groups = 0; groups < 2; groups++) {
         mu_cli_json_open(json, groups ? "groups" : "barriers", '[');
-        for (size_t i = 0; i < picture->num_meetings; i++)
-            if (picture->meetings[i].is_group == groups)
-                json_meeting(json, picture, &picture->meetings[i]);
+        for (size_t i = 0; i < picture->num_barriers; i++)
+            if (picture->barriers[i].is_group == groups)
+                barrier_write(json, picture, &picture->barriers[i]);
         mu_cli_json_close(json, ']');
     }
 }
@@ -214,7 +214,7 @@ void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
     mu_cli_json_open(&json, "calls", '{');
     mu_cli_calls_json(&json, &picture->calls);
     mu_cli_json_close(&json, '}');
-    mu_cli_json_meetings(&json, picture);
+    mu_cli_json_barriers(&json, picture);
     mu_cli_json_close(&json, '}');
     mu_cli_json_end(&json);
 }

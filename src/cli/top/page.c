@@ -381,14 +381,14 @@ static void draw_task(struct mu_top *top)
         page_put(row++, 0, A_NORMAL, "process      %s", mu_cli_end(info, why));
     if (info->attempt || task->unjoined)
         row = draw_process(picture, task, row);
-    for (size_t i = 0; i < picture->num_meetings; i++) {
-        const struct mu_meeting *meeting = &picture->meetings[i];
-        int is_open = mu_cli_meeting_is_open(meeting);
+    for (size_t i = 0; i < picture->num_barriers; i++) {
+        const struct mu_barrier_view *barrier = &picture->barriers[i];
+        int is_open = mu_cli_barrier_is_open(barrier);
 
-        for (uint32_t k = 0; k < meeting->missing_count && is_open && meeting->arrived; k++)
-            if (meeting->missing[k] == info->task_id)
-                page_put(row++, 0, colour_tint(YELLOW), "holds up     %u in %s %s, for %s: %s", meeting->arrived,
-                         meeting->is_group ? "group" : "barrier", meeting->id, mu_cli_age(meeting->since_ns, age),
+        for (uint32_t k = 0; k < barrier->missing_count && is_open && barrier->arrived; k++)
+            if (barrier->missing[k] == info->task_id)
+                page_put(row++, 0, colour_tint(YELLOW), "holds up     %u in %s %s, for %s: %s", barrier->arrived,
+                         barrier->is_group ? "group" : "barrier", barrier->id, mu_cli_age(barrier->since_ns, age),
                          mu_cli_why_missing(picture, info->task_id, why));
     }
     page_put(row++, 0, A_NORMAL,
@@ -407,22 +407,22 @@ static void draw_barriers(struct mu_top *top)
 
     page_put(row++, 0, A_BOLD, "%-24s %-9s %-18s %-9s %s", "BARRIER, GROUP", "INSTANCE", "STATE", "ARRIVED", "SINCE");
     top->lines = end > row ? (size_t)(end - row) : 0;
-    if (top->scroll >= picture->num_meetings)
-        top->scroll = picture->num_meetings ? picture->num_meetings - 1 : 0;
-    for (size_t i = top->scroll; i < picture->num_meetings && row < end; i++) {
-        const struct mu_meeting *meeting = &picture->meetings[i];
-        int is_open = mu_cli_meeting_is_open(meeting);
+    if (top->scroll >= picture->num_barriers)
+        top->scroll = picture->num_barriers ? picture->num_barriers - 1 : 0;
+    for (size_t i = top->scroll; i < picture->num_barriers && row < end; i++) {
+        const struct mu_barrier_view *barrier = &picture->barriers[i];
+        int is_open = mu_cli_barrier_is_open(barrier);
 
-        snprintf(arrived, sizeof arrived, "%u/%u", meeting->arrived, meeting->participants);
+        snprintf(arrived, sizeof arrived, "%u/%u", barrier->arrived, barrier->participants);
         page_put(row++, 0, is_open ? colour_tint(YELLOW) : A_NORMAL, "%-24.24s %-9" PRIu64 " %-18s %-9s %s",
-                 meeting->id, meeting->instance, mu_cli_meeting_word(meeting), arrived,
-                 mu_cli_age(meeting->since_ns, age));
-        for (uint32_t k = 0; is_open && k < meeting->missing_count && k < 4 && row < end; k++)
-            page_put(row++, 0, A_NORMAL, "  missing: task %d, %s%s", (int)meeting->missing[k],
-                     mu_cli_why_missing(picture, meeting->missing[k], why),
-                     k == 3 && meeting->missing_count > 4 ? ", and others" : "");
+                 barrier->id, barrier->instance, mu_cli_barrier_word(barrier), arrived,
+                 mu_cli_age(barrier->since_ns, age));
+        for (uint32_t k = 0; is_open && k < barrier->missing_count && k < 4 && row < end; k++)
+            page_put(row++, 0, A_NORMAL, "  missing: task %d, %s%s", (int)barrier->missing[k],
+                     mu_cli_why_missing(picture, barrier->missing[k], why),
+                     k == 3 && barrier->missing_count > 4 ? ", and others" : "");
     }
-    if (picture->num_meetings == 0)
+    if (picture->num_barriers == 0)
         page_put(row++, 0, A_NORMAL, "no barriers");
     if (LINES > 16)
         draw_histogram(&top->stats, end + 1, LINES - 2 - end);

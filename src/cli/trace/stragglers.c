@@ -1,8 +1,8 @@
 /*
  * cli/trace/stragglers.c: `muster trace --stragglers`: which tasks were waited for, and how long, for people.
  *
- * In order of time, so that the last lines tell of now. What a meeting costs is the time from the last arrival but one,
- * when one task alone was missing, and the time from the first. Meetings of one arrival tell nothing and are left out.
+ * In order of time, so that the last lines tell of now. What a barrier costs is the time from the last arrival but one,
+ * when one task alone was missing, and the time from the first. Barriers of one arrival tell nothing and are left out.
  *
  * Of a job of several hosts this is one's: where its tasks all waited on, somebody elsewhere came last, and none of
  * them is blamed.
@@ -17,8 +17,8 @@
 
 static int by_last(const void *a, const void *b)
 {
-    const struct mu_cli_meeting *x = *(const struct mu_cli_meeting *const *)a;
-    const struct mu_cli_meeting *y = *(const struct mu_cli_meeting *const *)b;
+    const struct mu_cli_barrier *x = *(const struct mu_cli_barrier *const *)a;
+    const struct mu_cli_barrier *y = *(const struct mu_cli_barrier *const *)b;
 
     return (x->last_ns > y->last_ns) - (x->last_ns < y->last_ns);
 }
@@ -36,7 +36,7 @@ static const char *duration_words(uint64_t ns, char buffer[32])
     return buffer;
 }
 
-static const char *state_of(const struct mu_cli_meeting *m)
+static const char *state_of(const struct mu_cli_barrier *m)
 {
     if (m->open)
         return "open";
@@ -44,7 +44,7 @@ static const char *state_of(const struct mu_cli_meeting *m)
 }
 
 /* "task 2", or an observer's: never at a barrier, but a damaged trace may say so. */
-static void traced_meeting_print(const struct mu_cli_meeting *m, FILE *out)
+static void traced_barrier_print(const struct mu_cli_barrier *m, FILE *out)
 {
     char name[80], last[16], behind[32], spread[32];
     uint64_t end = m->last_ns + m->elsewhere_ns;
@@ -62,10 +62,10 @@ static void traced_meeting_print(const struct mu_cli_meeting *m, FILE *out)
 }
 
 struct total {
-    uint64_t meetings, last, behind_ns, waited_ns;
+    uint64_t barriers, last, behind_ns, waited_ns;
 };
 
-static int meeting_is_shown(const struct mu_cli_meeting *m)
+static int barrier_is_shown(const struct mu_cli_barrier *m)
 {
     return m->count > 1 || m->elsewhere_ns;
 }
@@ -89,40 +89,40 @@ static void print_totals(const struct mu_cli_timeline *t, struct total *totals, 
     for (size_t i = 0; i < t->num_spans; i++) {
         const struct mu_cli_span *span = &t->spans[i];
 
-        if (span->meeting < 0 || span->enter->task < 0 || !meeting_is_shown(&t->meetings[span->meeting]))
+        if (span->barrier < 0 || span->enter->task < 0 || !barrier_is_shown(&t->barriers[span->barrier]))
             continue;
-        totals[span->enter->task].meetings += !span->again;
+        totals[span->enter->task].barriers += !span->again;
         totals[span->enter->task].waited_ns += span->end_ns - span->enter->time_ns;
     }
     fprintf(out, "%s%-6s %-9s %-6s %-10s %s%s\n", mu_cli_colour(MU_CLI_BOLD), "TASK", "BARRIERS", "LAST", "BEHIND",
             "INSIDE", mu_cli_colour(MU_CLI_PLAIN));
     for (uint32_t i = 0; i < num_tasks; i++)
-        if (totals[i].meetings)
-            fprintf(out, "%-6u %-9" PRIu64 " %-6" PRIu64 " %-10s %s\n", i, totals[i].meetings, totals[i].last,
+        if (totals[i].barriers)
+            fprintf(out, "%-6u %-9" PRIu64 " %-6" PRIu64 " %-10s %s\n", i, totals[i].barriers, totals[i].last,
                     duration_words(totals[i].behind_ns, behind), duration_words(totals[i].waited_ns, waited));
 }
 
 enum muster_status mu_cli_print_stragglers(const struct mu_cli_timeline *timeline, uint32_t num_tasks, FILE *out)
 {
-    const struct mu_cli_meeting **order = calloc(timeline->num_meetings + 1, sizeof(void *));
+    const struct mu_cli_barrier **order = calloc(timeline->num_barriers + 1, sizeof(void *));
     struct total *totals = calloc(num_tasks, sizeof *totals), others = {.last = 0};
     size_t count = 0;
 
     if (!order || !totals) {
         free(order);
         free(totals);
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to sort %zu meetings", timeline->num_meetings);
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to sort %zu meetings", timeline->num_barriers);
     }
-    for (size_t i = 0; i < timeline->num_meetings; i++)
-        if (meeting_is_shown(&timeline->meetings[i]))
-            order[count++] = &timeline->meetings[i];
+    for (size_t i = 0; i < timeline->num_barriers; i++)
+        if (barrier_is_shown(&timeline->barriers[i]))
+            order[count++] = &timeline->barriers[i];
     qsort(order, count, sizeof(void *), by_last);
     fprintf(out, "%s%-24s %-9s %-6s %-5s %-10s %-10s %s%s\n", mu_cli_colour(MU_CLI_BOLD), "BARRIER", "INSTANCE",
             "TASKS", "LAST", "BEHIND", "SPREAD", "STATE", mu_cli_colour(MU_CLI_PLAIN));
     for (size_t i = 0; i < count; i++) {
-        const struct mu_cli_meeting *m = order[i];
+        const struct mu_cli_barrier *m = order[i];
 
-        traced_meeting_print(m, out);
+        traced_barrier_print(m, out);
         if (m->elsewhere_ns) {
             others.last++;
             others.behind_ns += m->elsewhere_ns;

@@ -1,10 +1,10 @@
 /*
- * cli/trace/timeline.c: from single events to spans and meetings.
+ * cli/trace/timeline.c: from single events to spans and barriers.
  *
  * Entries and exits are paired slot by slot, in order of time: a thread is in one call at a time. An exit is left out
  * if its entry has been overwritten; an entry without an exit is a call that goes on, or in which its thread died,
  * unless its slot enters another: then it is over, and how is not known. Spans of one barrier and instance
- * are a meeting; a call that was refused for its arguments is none of them.
+ * are a barrier; a call that was refused for its arguments is none of them.
  *
  * A host's trace has its own tasks alone. That others came later still shows: all of this host's have come, and nobody
  * leaves, for longer than it takes to be told of the verdict.
@@ -48,7 +48,7 @@ static void spans_pair(struct mu_cli_timeline *t, size_t *inside, uint32_t slots
                 span->open = 0;
                 span->unknown = 1;
             }
-            t->spans[t->num_spans] = (struct mu_cli_span){.enter = e, .open = 1, .meeting = -1};
+            t->spans[t->num_spans] = (struct mu_cli_span){.enter = e, .open = 1, .barrier = -1};
             inside[slot] = ++t->num_spans;
             continue;
         } else {
@@ -59,7 +59,7 @@ static void spans_pair(struct mu_cli_timeline *t, size_t *inside, uint32_t slots
     }
 }
 
-static int by_meeting(const void *a, const void *b)
+static int by_barrier(const void *a, const void *b)
 {
     const struct mu_cli_span *x = *(struct mu_cli_span *const *)a, *y = *(struct mu_cli_span *const *)b;
 
@@ -75,12 +75,12 @@ static int by_meeting(const void *a, const void *b)
  * came back, or was refused. A task that returned OK says how it went; others may have failed for a reason of their
  * own.
  */
-static void meeting_add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
+static void barrier_add(struct mu_cli_barrier *m, const struct mu_cli_span *span)
 {
     const struct mu_traced *e = span->enter;
 
     if (!m->count)
-        *m = (struct mu_cli_meeting){.name = e->name,
+        *m = (struct mu_cli_barrier){.name = e->name,
                                      .object = e->object,
                                      .instance = e->value,
                                      .is_group = e->kind == MU_TRACE_GROUP_ENTER,
@@ -108,23 +108,23 @@ static void meeting_add(struct mu_cli_meeting *m, const struct mu_cli_span *span
         m->status = span->status;
 }
 
-/* `seen`: a word a task, zeros: the last meeting that it was counted in. */
-static void meetings_collect(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_t count, size_t *seen)
+/* `seen`: a word a task, zeros: the last barrier that it was counted in. */
+static void barriers_collect(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_t count, size_t *seen)
 {
     const struct mu_traced *last = NULL;
 
-    qsort(arrivals, count, sizeof(void *), by_meeting);
+    qsort(arrivals, count, sizeof(void *), by_barrier);
     for (size_t i = 0; i < count; i++) {
         const struct mu_traced *e = arrivals[i]->enter;
 
         if (!last || last->object != e->object || last->value != e->value)
-            t->num_meetings++;
+            t->num_barriers++;
         last = e;
-        arrivals[i]->again = e->task >= 0 && seen[e->task] == t->num_meetings;
-        meeting_add(&t->meetings[t->num_meetings - 1], arrivals[i]);
+        arrivals[i]->again = e->task >= 0 && seen[e->task] == t->num_barriers;
+        barrier_add(&t->barriers[t->num_barriers - 1], arrivals[i]);
         if (e->task >= 0)
-            seen[e->task] = t->num_meetings;
-        arrivals[i]->meeting = (long)t->num_meetings - 1;
+            seen[e->task] = t->num_barriers;
+        arrivals[i]->barrier = (long)t->num_barriers - 1;
     }
 }
 
@@ -150,8 +150,8 @@ static void look_elsewhere(struct mu_cli_timeline *t, const struct muster_segmen
     if (!t->is_part)
         return;
     slack = 2 * longest_way(segment) + SLACK_NS;
-    for (size_t i = 0; i < t->num_meetings; i++) {
-        struct mu_cli_meeting *m = &t->meetings[i];
+    for (size_t i = 0; i < t->num_barriers; i++) {
+        struct mu_cli_barrier *m = &t->barriers[i];
 
         if (m->left_ns > m->last_ns && m->left_ns - m->last_ns > slack)
             m->elsewhere_ns = m->left_ns - m->last_ns;
@@ -189,13 +189,13 @@ enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, ui
     if (status != MUSTER_OK)
         return status;
     t.spans = calloc(t.num_events + 1, sizeof *t.spans);
-    t.meetings = calloc(t.num_events + 1, sizeof *t.meetings);
+    t.barriers = calloc(t.num_events + 1, sizeof *t.barriers);
     arrivals = calloc(t.num_events + 1, sizeof(void *));
     inside = calloc(segment->num_slots, sizeof *inside);
     seen = calloc(segment->num_tasks, sizeof *seen);
-    if (t.spans && t.meetings && arrivals && inside && seen) {
+    if (t.spans && t.barriers && arrivals && inside && seen) {
         spans_pair(&t, inside, segment->num_slots);
-        meetings_collect(&t, arrivals, arrivals_pick(&t, now_ns, arrivals), seen);
+        barriers_collect(&t, arrivals, arrivals_pick(&t, now_ns, arrivals), seen);
         look_elsewhere(&t, segment);
         *ret = t;
     } else {
@@ -212,5 +212,5 @@ void mu_cli_timeline_done(struct mu_cli_timeline *timeline)
 {
     free(timeline->events);
     free(timeline->spans);
-    free(timeline->meetings);
+    free(timeline->barriers);
 }

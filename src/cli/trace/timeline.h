@@ -10,7 +10,7 @@
 #include "segment/trace.h"
 
 /* One instance of a barrier, as far as the trace knows the arrivals. */
-struct mu_cli_meeting {
+struct mu_cli_barrier {
     const char *name; /* "" when it is not known any more */
     uint64_t object, instance;
     int is_group;
@@ -32,8 +32,8 @@ struct mu_cli_span {
     int open;     /* it has not returned, or died in there: it ends where the trace or its thread does */
     int dead;     /* the latter */
     int unknown;  /* it is over, for its slot entered another call: then it ends here; how is not known */
-    int again;    /* its task came to this meeting before, in another call */
-    long meeting; /* of a barrier; else -1 */
+    int again;    /* its task came to this barrier before, in another call */
+    long barrier; /* of a barrier; else -1 */
     uint64_t version;
 };
 
@@ -43,8 +43,8 @@ struct mu_cli_timeline {
     uint64_t lost; /* were overwritten before they could be read */
     struct mu_cli_span *spans;
     size_t num_spans;
-    struct mu_cli_meeting *meetings;
-    size_t num_meetings;
+    struct mu_cli_barrier *barriers;
+    size_t num_barriers;
     int is_part; /* of a job of several hosts, of which this is one */
 };
 
@@ -53,7 +53,7 @@ enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, ui
                                         struct mu_cli_timeline *ret);
 void mu_cli_timeline_done(struct mu_cli_timeline *timeline);
 
-/* stragglers.c: which task came last and by how much: a line for each meeting of several, then one for each task. */
+/* stragglers.c: which task came last and by how much: a line for each barrier of several, then one for each task. */
 enum muster_status mu_cli_print_stragglers(const struct mu_cli_timeline *timeline, uint32_t num_tasks, FILE *out);
 
 #endif

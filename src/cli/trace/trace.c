@@ -78,7 +78,7 @@ static void put_names(struct export *x, unsigned char *seen)
 static void put_span(struct export *x, const struct mu_cli_span *span)
 {
     const struct mu_traced *e = span->enter;
-    const struct mu_cli_meeting *m = span->meeting < 0 ? NULL : &x->timeline->meetings[span->meeting];
+    const struct mu_cli_barrier *m = span->barrier < 0 ? NULL : &x->timeline->barriers[span->barrier];
     int is_key = e->kind == MU_TRACE_KEY_ENTER;
     char unknown[32];
 

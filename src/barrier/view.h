@@ -1,6 +1,6 @@
-/* barrier/meeting.h: every barrier and group as a reader sees it: all tasks that have come, and all that have not. */
-#ifndef MU_BARRIER_MEETING_H
-#define MU_BARRIER_MEETING_H
+/* barrier/view.h: every barrier and group as a reader sees it: all tasks that have come, and all that have not. */
+#ifndef MU_BARRIER_VIEW_H
+#define MU_BARRIER_VIEW_H
 
 #include <stdbool.h>
 
@@ -13,16 +13,16 @@
 #define MU_GROUP_WAITS  "group %.*s"
 #define MU_GROUP_BUILDS "the members of group %.60s"
 
-enum mu_meeting_state {
-    MU_MEETING_WAITING, /* some have come to the instance, others have not */
-    MU_MEETING_PASSED,
-    MU_MEETING_FAILED,   /* code says why; of a group: a member was lost, left or gave up */
-    MU_MEETING_BUILDING, /* a group that not all members have come to */
+enum mu_barrier_view_state {
+    MU_VIEW_WAITING, /* some have come to the instance, others have not */
+    MU_VIEW_PASSED,
+    MU_VIEW_FAILED,   /* code says why; of a group: a member was lost, left or gave up */
+    MU_VIEW_BUILDING, /* a group that not all members have come to */
 };
 
-struct mu_meeting {
+struct mu_barrier_view {
     bool is_group;
-    enum mu_meeting_state state;
+    enum mu_barrier_view_state state;
     enum muster_status code;
     char id[MUSTER_BARRIER_ID_MAX + 1];
     uint64_t instance;
@@ -35,10 +35,10 @@ struct mu_meeting {
 };
 
 /*
- * All of them, barriers first, each kind by id: *ret_meetings is malloc()ed, freed by mu_meeting_free(). Reads only and
- * waits for nobody.
+ * All of them, barriers first, each kind by id: *ret_views is malloc()ed, freed by mu_barrier_view_free(). Reads only
+ * and waits for nobody.
  */
-enum muster_status mu_meeting_list(struct muster *muster, struct mu_meeting **ret_meetings, size_t *ret_count);
-void mu_meeting_free(struct mu_meeting *meetings, size_t count);
+enum muster_status mu_barrier_view_list(struct muster *muster, struct mu_barrier_view **ret_views, size_t *ret_count);
+void mu_barrier_view_free(struct mu_barrier_view *views, size_t count);
 
 #endif

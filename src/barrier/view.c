@@ -1,11 +1,11 @@
 /*
- * barrier/meeting.c: every named barrier and group, for people that look at a job: all missing tasks, to the last one.
+ * barrier/view.c: every named barrier and group, for people that look at a job: all missing tasks, to the last one.
  *
  * The table of cells is walked once, without a slot. A group's entry names its members, and their areas say which
  * instance each has arrived at: the highest is the one that the others wait in. Members go on while they are
  * looked at, so a group in use is seen at any instant of its instance; one that hangs is seen as it hangs.
  */
-#include "barrier/meeting.h"
+#include "barrier/view.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 #include "segment/heap.h"
 #include "segment/hosts.h"
 
-struct meeting_gathering {
+struct view_gathering {
     const struct muster_segment *seg;
-    struct mu_meeting *meetings;
+    struct mu_barrier_view *views;
     size_t count, capacity;
 };
 
@@ -28,20 +28,20 @@ static bool is_meeting(void *arg, const char *key, uint32_t key_len)
            (key[0] == 'G' && key_len > 10 && key_len <= MUSTER_BARRIER_ID_MAX);
 }
 
-static struct mu_meeting *next_meeting(struct meeting_gathering *g, uint32_t participants)
+static struct mu_barrier_view *view_next(struct view_gathering *g, uint32_t participants)
 {
-    struct mu_meeting *m;
+    struct mu_barrier_view *m;
 
     if (g->count == g->capacity) {
         size_t n = g->capacity ? g->capacity * 2 : 16;
-        struct mu_meeting *more = realloc(g->meetings, n * sizeof *more);
+        struct mu_barrier_view *more = realloc(g->views, n * sizeof *more);
 
         if (!more)
             return NULL;
-        g->meetings = more;
+        g->views = more;
         g->capacity = n;
     }
-    m = &g->meetings[g->count];
+    m = &g->views[g->count];
     memset(m, 0, sizeof *m);
     m->missing = malloc(((size_t)participants * 2 + 1) * sizeof *m->missing);
     if (!m->missing)
@@ -58,14 +58,14 @@ static enum muster_status no_memory(void)
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to list barriers");
 }
 
-static enum muster_status take_barrier(struct meeting_gathering *g, const struct mu_item *item)
+static enum muster_status take_barrier(struct view_gathering *g, const struct mu_item *item)
 {
-    struct mu_meeting *m;
+    struct mu_barrier_view *m;
     struct mu_barrier b;
 
     if (!mu_barrier_decode(&b, item->value, item->len))
         return mu_fail(MUSTER_DATA_LOSS, "barrier %.*s is not well formed", (int)item->key_len - 1, item->key + 1);
-    m = next_meeting(g, b.h.num);
+    m = view_next(g, b.h.num);
     if (!m) {
         mu_barrier_done(&b);
         return no_memory();
@@ -73,7 +73,7 @@ static enum muster_status take_barrier(struct meeting_gathering *g, const struct
     memcpy(m->id, item->key + 1, item->key_len - 1);
     m->instance = b.h.counter;
     m->code = (enum muster_status)b.h.code;
-    m->state = !b.h.passed ? MU_MEETING_WAITING : m->code == MUSTER_OK ? MU_MEETING_PASSED : MU_MEETING_FAILED;
+    m->state = !b.h.passed ? MU_VIEW_WAITING : m->code == MUSTER_OK ? MU_VIEW_PASSED : MU_VIEW_FAILED;
     m->deadline_ns = b.h.deadline;
     m->since_ns = b.h.since;
     for (uint32_t k = 0; k < b.h.num; k++)
@@ -111,7 +111,7 @@ static void heed_proxy(const struct muster_segment *seg, const struct mu_group_m
 }
 
 /* Which instance is the furthest, and what speaks against it. */
-static void instances_survey(struct mu_meeting *m, const struct mu_group_member *members, const uint64_t *arrivals)
+static void instances_survey(struct mu_barrier_view *m, const struct mu_group_member *members, const uint64_t *arrivals)
 {
     uint32_t absent = 0, lost = 0;
 
@@ -130,23 +130,20 @@ static void instances_survey(struct mu_meeting *m, const struct mu_group_member 
         else
             m->missing[m->missing_count++] = (int32_t)members[i].task;
     }
-    m->state = lost               ? MU_MEETING_FAILED
-               : absent           ? MU_MEETING_BUILDING
-               : m->missing_count ? MU_MEETING_WAITING
-                                  : MU_MEETING_PASSED;
+    m->state = lost ? MU_VIEW_FAILED : absent ? MU_VIEW_BUILDING : m->missing_count ? MU_VIEW_WAITING : MU_VIEW_PASSED;
     m->code = lost ? MUSTER_UNAVAILABLE : MUSTER_OK;
 }
 
-static enum muster_status take_group(struct meeting_gathering *g, const struct mu_item *item)
+static enum muster_status take_group(struct view_gathering *g, const struct mu_item *item)
 {
     const struct mu_group_head *head = item->value;
-    struct mu_meeting *m;
+    struct mu_barrier_view *m;
     uint64_t *arrivals;
 
     if (item->len < sizeof *head || item->len != sizeof *head + head->size * sizeof(struct mu_group_member))
         return mu_fail(MUSTER_DATA_LOSS, "group %.*s is not well formed", (int)item->key_len - 10, item->key + 1);
     arrivals = calloc(head->size + 1, sizeof *arrivals);
-    m = arrivals ? next_meeting(g, head->size) : NULL;
+    m = arrivals ? view_next(g, head->size) : NULL;
     if (!m) {
         free(arrivals);
         return no_memory();
@@ -163,29 +160,29 @@ static enum muster_status take_group(struct meeting_gathering *g, const struct m
     return MUSTER_OK;
 }
 
-static enum muster_status meeting_take(void *arg, const struct mu_item *item)
+static enum muster_status view_take(void *arg, const struct mu_item *item)
 {
     return item->key[0] == 'B' ? take_barrier(arg, item) : take_group(arg, item);
 }
 
 static int by_kind_and_id(const void *a, const void *b)
 {
-    const struct mu_meeting *x = a, *y = b;
+    const struct mu_barrier_view *x = a, *y = b;
 
     return x->is_group != y->is_group ? x->is_group - y->is_group : strcmp(x->id, y->id);
 }
 
-void mu_meeting_free(struct mu_meeting *meetings, size_t count)
+void mu_barrier_view_free(struct mu_barrier_view *views, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        free(meetings[i].missing);
-    free(meetings);
+        free(views[i].missing);
+    free(views);
 }
 
-enum muster_status mu_meeting_list(struct muster *muster, struct mu_meeting **ret_meetings, size_t *ret_count)
+enum muster_status mu_barrier_view_list(struct muster *muster, struct mu_barrier_view **ret_views, size_t *ret_count)
 {
-    struct meeting_gathering g = {0};
-    struct mu_walk w = {is_meeting, meeting_take, &g, false};
+    struct view_gathering g = {0};
+    struct mu_walk w = {is_meeting, view_take, &g, false};
     struct mu_table t;
     enum muster_status status = mu_enter_read(muster);
 
@@ -200,12 +197,12 @@ enum muster_status mu_meeting_list(struct muster *muster, struct mu_meeting **re
     }
     mu_exit_read();
     if (status) {
-        mu_meeting_free(g.meetings, g.count);
+        mu_barrier_view_free(g.views, g.count);
         return status;
     }
     if (g.count)
-        qsort(g.meetings, g.count, sizeof *g.meetings, by_kind_and_id);
-    *ret_meetings = g.meetings;
+        qsort(g.views, g.count, sizeof *g.views, by_kind_and_id);
+    *ret_views = g.views;
     *ret_count = g.count;
     return MUSTER_OK;
 }
