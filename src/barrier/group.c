@@ -1,6 +1,6 @@
 /*
  * barrier/group.c: building and leaving groups: what a member does. What the group's entry says, and how it changes, is
- * in roll.c; what is different when members are on other hosts, in span.c.
+ * in entry.c; what is different when members are on other hosts, in span.c.
  */
 #include "barrier/group.h"
 
@@ -39,22 +39,22 @@ static void group_leave(struct muster_group *g, struct mu_ctx *ctx)
     }
     if (g->spans && g->proxy)
         mu_span_wish(g, MU_ARRIVED_INSTANCE(w), 0);
-    if (!mu_roll_leave(ctx, &g->key, is_rank, &g->rank))
-        mu_roll_reap(ctx, &g->key);
+    if (!mu_group_entry_leave(ctx, &g->key, is_rank, &g->rank))
+        mu_group_entry_reap(ctx, &g->key);
     mu_bell_ring(ctx->seg);
 }
 
 /* Come to the current generation, or the next one that will have us. */
 static enum muster_status group_attach(struct muster_group *g, struct mu_ctx *ctx)
 {
-    struct mu_coming c = {.name = g->name,
-                          .members = g->members,
-                          .size = g->size,
-                          .data_bytes = g->data_bytes,
-                          .rank = g->rank,
-                          .spans = g->spans,
-                          .incarnation = g->muster->incarnation};
-    enum muster_status status = mu_roll_come(ctx, &c);
+    struct mu_group_join c = {.name = g->name,
+                              .members = g->members,
+                              .size = g->size,
+                              .data_bytes = g->data_bytes,
+                              .rank = g->rank,
+                              .spans = g->spans,
+                              .incarnation = g->muster->incarnation};
+    enum muster_status status = mu_group_entry_join(ctx, &c);
 
     g->generation = c.generation;
     g->key = c.key;
@@ -64,7 +64,7 @@ static enum muster_status group_attach(struct muster_group *g, struct mu_ctx *ct
 }
 
 /* All of them have it: a member that has left since had it, too. */
-static bool is_whole(const struct muster_group *g, const struct mu_roll *r)
+static bool is_whole(const struct muster_group *g, const struct mu_group_entry *r)
 {
     return r->there == g->size && (!g->spans || r->proxy);
 }
@@ -74,10 +74,10 @@ static bool is_whole(const struct muster_group *g, const struct mu_roll *r)
  * moved since the last look that found nothing, as every change of a task's record moves it; or when more have come:
  * one may be of an incarnation that is over.
  */
-static enum muster_status group_entry_look(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r,
+static enum muster_status group_entry_look(struct muster_group *g, struct mu_ctx *ctx, struct mu_group_entry *r,
                                            uint32_t epoch)
 {
-    enum muster_status status = mu_roll_read(g->muster->seg, ctx, &g->key, g->name, r);
+    enum muster_status status = mu_group_entry_read(g->muster->seg, ctx, &g->key, g->name, r);
 
     g->proxy = r->proxy;
     if (status || is_whole(g, r) || (g->looked && g->epoch == epoch && g->there == r->there && r->left < 0))
@@ -87,7 +87,7 @@ static enum muster_status group_entry_look(struct muster_group *g, struct mu_ctx
 
         return mu_fail(MUSTER_UNAVAILABLE, "group %s is not built: %s", g->name, mu_group_say_past(g, past));
     }
-    status = mu_roll_lost(g->muster->seg, g->name, r);
+    status = mu_group_entry_lost(g->muster->seg, g->name, r);
     g->looked = !status;
     g->epoch = epoch;
     g->there = r->there;
@@ -105,7 +105,8 @@ static bool is_absent(void *arg, uint32_t task)
 }
 
 /* The deadline is over: a last look, for only the last to come wakes anybody. */
-static enum muster_status group_late_look(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r, uint32_t epoch)
+static enum muster_status group_late_look(struct muster_group *g, struct mu_ctx *ctx, struct mu_group_entry *r,
+                                          uint32_t epoch)
 {
     char text[MU_LIST_MAX];
     enum muster_status status = group_entry_look(g, ctx, r, epoch);
@@ -131,7 +132,8 @@ static enum muster_status wait_for_all(struct muster_group *g, struct mu_ctx *ct
     mu_wait_begin(&w, seg, ctx, deadline, what);
     w.kind = MU_WAIT_BARRIER;
     for (;;) {
-        struct mu_roll r = {.size = g->size, .data_bytes = g->data_bytes, .members = g->members, .areas = g->areas};
+        struct mu_group_entry r = {
+            .size = g->size, .data_bytes = g->data_bytes, .members = g->members, .areas = g->areas};
 
         mu_wait_look(&w);
         status = group_entry_look(g, ctx, &r, w.epoch);
@@ -199,7 +201,7 @@ static enum muster_status group_build(struct muster_group *g, struct mu_ctx *ctx
 
     mu_span_look(g);
     g->is_plain = !g->traced && !g->spans;
-    mu_roll_reap_some(ctx);
+    mu_group_entry_reap_some(ctx);
     status = g->follows ? mu_span_open(g, ctx, deadline) : group_attach(g, ctx);
     if (status)
         return status;

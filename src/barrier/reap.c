@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "barrier/generation.h"
-#include "barrier/roll.h"
+#include "barrier/entry.h"
 
 struct leaving {
     bool (*who)(void *arg, uint32_t rank, const struct mu_group_member *m);
@@ -27,7 +27,7 @@ static enum mu_verdict member_reap(struct mu_edit *e)
     uint8_t *more;
 
     e->status = MUSTER_OK;
-    if (!e->version || !mu_roll_well_formed(e->old, e->old_len))
+    if (!e->version || !mu_group_entry_well_formed(e->old, e->old_len))
         return MU_KEEP;
     more = realloc(l->value, e->old_len);
     if (!more) {
@@ -37,7 +37,7 @@ static enum mu_verdict member_reap(struct mu_edit *e)
     l->value = more;
     memcpy(l->value, e->old, e->old_len);
     size = ((const struct mu_group_head *)e->old)->size;
-    members = mu_roll_members(l->value);
+    members = mu_group_entry_members(l->value);
     for (uint32_t i = 0; i < size; i++)
         if (!(members[i].flags & MU_MEMBER_LEFT) && l->who(l->arg, i, &members[i])) {
             members[i].flags |= MU_MEMBER_LEFT;
@@ -48,8 +48,9 @@ static enum mu_verdict member_reap(struct mu_edit *e)
     return any ? MU_PUT : MU_KEEP;
 }
 
-enum muster_status mu_roll_leave(struct mu_ctx *ctx, const struct mu_key *k,
-                                 bool (*who)(void *arg, uint32_t rank, const struct mu_group_member *m), void *arg)
+enum muster_status mu_group_entry_leave(struct mu_ctx *ctx, const struct mu_key *k,
+                                        bool (*who)(void *arg, uint32_t rank, const struct mu_group_member *m),
+                                        void *arg)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     struct leaving l = {who, arg, NULL};
@@ -60,7 +61,7 @@ enum muster_status mu_roll_leave(struct mu_ctx *ctx, const struct mu_key *k,
     return status;
 }
 
-bool mu_roll_is_gone(const struct muster_segment *seg, const struct mu_group_member *m, bool served)
+bool mu_group_entry_is_gone(const struct muster_segment *seg, const struct mu_group_member *m, bool served)
 {
     struct mu_task_record r;
     struct mu_cluster cluster;
@@ -86,7 +87,7 @@ static bool all_are_gone(const struct muster_segment *seg, const void *value, co
     bool served = is_served(h, refs, num_refs);
 
     for (uint32_t i = 0; i < h->size; i++)
-        if (!mu_roll_is_gone(seg, &((const struct mu_group_member *)(h + 1))[i], served))
+        if (!mu_group_entry_is_gone(seg, &((const struct mu_group_member *)(h + 1))[i], served))
             return false;
     return true;
 }
@@ -102,7 +103,8 @@ static enum mu_verdict area_dismantle(struct mu_edit *e)
     const struct dismantling *d = e->arg;
 
     e->status = MUSTER_OK;
-    if (!e->version || !mu_roll_well_formed(e->old, e->old_len) || !all_are_gone(d->seg, e->old, e->refs, e->old_refs))
+    if (!e->version || !mu_group_entry_well_formed(e->old, e->old_len) ||
+        !all_are_gone(d->seg, e->old, e->refs, e->old_refs))
         return MU_KEEP;
     e->status = MUSTER_UNKNOWN; /* more to do */
     for (uint32_t i = 0; i < e->old_refs; i++)
@@ -126,12 +128,12 @@ static enum muster_status end_generation(struct mu_ctx *ctx, const struct mu_key
     char name[MUSTER_GROUP_NAME_MAX + 1];
     uint64_t generation;
 
-    if (!mu_roll_name((const char *)k->words, k->len, name, &generation))
+    if (!mu_group_entry_name((const char *)k->words, k->len, name, &generation))
         return MUSTER_OK;
     return mu_generation_end(ctx, name, generation);
 }
 
-void mu_roll_reap(struct mu_ctx *ctx, const struct mu_key *k)
+void mu_group_entry_reap(struct mu_ctx *ctx, const struct mu_key *k)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     struct dismantling d = {.seg = ctx->seg};
@@ -166,13 +168,13 @@ static enum muster_status note_group(void *arg, const struct mu_item *item)
 {
     struct reaping *r = arg;
 
-    if (mu_roll_well_formed(item->value, item->len) && all_are_gone(r->seg, item->value, item->refs, item->num_refs) &&
-        r->count < REAP_BATCH)
+    if (mu_group_entry_well_formed(item->value, item->len) &&
+        all_are_gone(r->seg, item->value, item->refs, item->num_refs) && r->count < REAP_BATCH)
         mu_key_make(&r->keys[r->count++], r->seg, item->key, item->key_len);
     return MUSTER_OK;
 }
 
-void mu_roll_reap_some(struct mu_ctx *ctx)
+void mu_group_entry_reap_some(struct mu_ctx *ctx)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     struct reaping r = {ctx->seg, malloc(REAP_BATCH * sizeof *r.keys), 0};
@@ -185,6 +187,6 @@ void mu_roll_reap_some(struct mu_ctx *ctx)
         status = mu_table_walk(&t, ctx, i, &w, &info);
     }
     for (uint32_t i = 0; i < r.count; i++)
-        mu_roll_reap(ctx, &r.keys[i]);
+        mu_group_entry_reap(ctx, &r.keys[i]);
     free(r.keys);
 }

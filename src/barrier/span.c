@@ -69,12 +69,12 @@ static void span_withdraw(struct muster_group *g, struct mu_ctx *ctx, enum muste
 /* The entry that the agent made before it handed the answer over. */
 static enum muster_status span_entry_find(struct muster_group *g, struct mu_ctx *ctx, uint64_t generation)
 {
-    struct mu_roll r = {.size = g->size, .data_bytes = g->data_bytes, .members = g->members, .areas = g->areas};
+    struct mu_group_entry r = {.size = g->size, .data_bytes = g->data_bytes, .members = g->members, .areas = g->areas};
     enum muster_status status;
 
-    g->generation = generation | MU_ROLL_SPANS;
-    mu_roll_key(&g->key, ctx->seg, g->name, g->generation);
-    status = mu_roll_read(ctx->seg, ctx, &g->key, g->name, &r);
+    g->generation = generation | MU_GROUP_ENTRY_SPANS;
+    mu_group_entry_key(&g->key, ctx->seg, g->name, g->generation);
+    status = mu_group_entry_read(ctx->seg, ctx, &g->key, g->name, &r);
     g->proxy = r.proxy;
     if (status || (r.there == g->size && r.proxy && g->members[g->rank].incarnation == g->muster->incarnation))
         return status;

@@ -13,7 +13,7 @@
 #include <muster/muster.h>
 
 #include "barrier/generation.h"
-#include "barrier/roll.h"
+#include "barrier/entry.h"
 #include "job.h"
 #include "segment/handle.h"
 
@@ -37,15 +37,15 @@ static uint32_t there(struct muster *m)
 {
     struct mu_group_member members[TASKS];
     struct mu_area *areas[TASKS];
-    struct mu_roll r = {.size = TASKS, .data_bytes = 64, .members = members, .areas = areas};
+    struct mu_group_entry r = {.size = TASKS, .data_bytes = 64, .members = members, .areas = areas};
     uint64_t generation;
     struct mu_ctx *ctx;
     struct mu_key key;
 
     assert_ok(mu_enter(m, &ctx));
     assert_ok(mu_generation_now(ctx, "g", &generation));
-    mu_roll_key(&key, job.segment, "g", generation);
-    assert_ok(mu_roll_read(job.segment, ctx, &key, "g", &r));
+    mu_group_entry_key(&key, job.segment, "g", generation);
+    assert_ok(mu_group_entry_read(job.segment, ctx, &key, "g", &r));
     mu_exit(ctx);
     return r.there;
 }
@@ -54,12 +54,12 @@ static uint32_t there(struct muster *m)
 static void come(struct muster *m, uint64_t incarnation)
 {
     struct mu_group_member members[TASKS] = {{.task = 0}, {.task = 1}, {.task = 2}};
-    struct mu_coming c = {
+    struct mu_group_join c = {
         .name = "g", .members = members, .size = TASKS, .data_bytes = 64, .rank = HELD_UP, .incarnation = incarnation};
     struct mu_ctx *ctx;
 
     assert_ok(mu_enter(m, &ctx));
-    assert_ok(mu_roll_come(ctx, &c));
+    assert_ok(mu_group_entry_join(ctx, &c));
     mu_exit(ctx);
     assert_int_equal(there(m), 2);
 }

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "barrier/roll.h"
+#include "barrier/entry.h"
 #include "segment/handle.h"
 
 static mu_a64 *bucket_of(const struct mu_key *k)
@@ -92,11 +92,11 @@ STAGE_TEST(only_the_last_to_come_to_a_group_wakes)
     stage_open(3, NULL);
     assert_int_equal(mu_enter(stage_observer, &ctx), MUSTER_OK);
     for (uint32_t rank = 0; rank < 3; rank++) {
-        struct mu_coming c = {.name = "g", .members = members, .size = 3, .data_bytes = 64, .rank = rank};
+        struct mu_group_join c = {.name = "g", .members = members, .size = 3, .data_bytes = 64, .rank = rank};
 
         if (bucket)
             somebody_sleeps(bucket);
-        assert_int_equal(mu_roll_come(ctx, &c), MUSTER_OK);
+        assert_int_equal(mu_group_entry_join(ctx, &c), MUSTER_OK);
         bucket = bucket_of(&c.key);
         assert_int_equal(has_woken(bucket), rank != 1);
     }

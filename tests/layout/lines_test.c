@@ -12,7 +12,7 @@
 
 #include <muster/group.h>
 
-#include "barrier/roll.h"
+#include "barrier/entry.h"
 #include "segment/format.h"
 #include "segment/heap.h"
 

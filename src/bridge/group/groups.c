@@ -62,7 +62,7 @@ struct span *mu_bridge_span_new(struct mu_core *core, const char *name, uint64_t
     s->size = size;
     s->data_bytes = data_bytes;
     memcpy(s->name, name, strlen(name) + 1);
-    mu_roll_key(&s->key, core->seg, name, core->leader ? generation : generation | MU_ROLL_SPANS);
+    mu_group_entry_key(&s->key, core->seg, name, core->leader ? generation : generation | MU_GROUP_ENTRY_SPANS);
     s->next = g->first;
     g->first = s;
     return s;
@@ -74,7 +74,7 @@ void mu_bridge_span_drop(struct mu_core *core, struct span *s)
     free_span(s);
 }
 
-enum muster_status mu_bridge_span_load(struct mu_core *core, struct span *s, struct mu_roll *r)
+enum muster_status mu_bridge_span_load(struct mu_core *core, struct span *s, struct mu_group_entry *r)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(core->m, &ctx);
@@ -82,8 +82,9 @@ enum muster_status mu_bridge_span_load(struct mu_core *core, struct span *s, str
     if (status)
         return status;
     s->epoch = mu_load32_acquire(&core->seg->header->epoch); /* acquire: pairs with mu_epoch_move() */
-    *r = (struct mu_roll){.size = s->size, .data_bytes = s->data_bytes, .members = s->members, .areas = s->areas};
-    status = mu_roll_read(core->seg, ctx, &s->key, s->name, r);
+    *r =
+        (struct mu_group_entry){.size = s->size, .data_bytes = s->data_bytes, .members = s->members, .areas = s->areas};
+    status = mu_group_entry_read(core->seg, ctx, &s->key, s->name, r);
     mu_exit(ctx);
     s->word = r->word;
     if (status)
@@ -94,7 +95,7 @@ enum muster_status mu_bridge_span_load(struct mu_core *core, struct span *s, str
     for (uint32_t i = 0; r->found && i < s->size; i++)
         if (mu_is_local_task(core->seg, s->members[i].task)) {
             s->own[s->num_own++] = i;
-            s->gone &= mu_roll_is_gone(core->seg, &s->members[i], true);
+            s->gone &= mu_group_entry_is_gone(core->seg, &s->members[i], true);
         }
     if (s->proxy && !s->way)
         mu_way_attach(core, s);
@@ -124,11 +125,11 @@ static enum muster_status departure_note(void *arg, const struct mu_item *item)
     char name[MUSTER_GROUP_NAME_MAX + 1];
     uint64_t generation;
 
-    if (!mu_roll_well_formed(item->value, item->len) || h->size > MUSTER_GROUP_SIZE_MAX ||
-        item->num_refs != h->size + 1 || !mu_roll_name(item->key, item->key_len, name, &generation) ||
-        (!core->leader && !(generation & MU_ROLL_SPANS)))
+    if (!mu_group_entry_well_formed(item->value, item->len) || h->size > MUSTER_GROUP_SIZE_MAX ||
+        item->num_refs != h->size + 1 || !mu_group_entry_name(item->key, item->key_len, name, &generation) ||
+        (!core->leader && !(generation & MU_GROUP_ENTRY_SPANS)))
         return MUSTER_OK;
-    generation &= ~MU_ROLL_SPANS;
+    generation &= ~MU_GROUP_ENTRY_SPANS;
     if (!mu_bridge_span_find(core, name, generation))
         mu_bridge_span_new(core, name, generation, h->size, h->data_bytes);
     return MUSTER_OK;
@@ -151,7 +152,7 @@ void mu_groups_start(struct mu_core *core)
     }
     mu_exit(ctx);
     for (struct span *s = g->first, *next; s; s = next) {
-        struct mu_roll r;
+        struct mu_group_entry r;
 
         next = s->next;
         if (mu_bridge_span_load(core, s, &r) || !r.found || (core->leader ? !mu_lead_loaded(core, s) : !s->proxy))
@@ -333,8 +334,8 @@ static void span_depart(struct mu_core *core, struct span *s, struct group_depar
 
     if (mu_enter(core->m, &ctx))
         return;
-    mu_roll_leave(ctx, &s->key, member_departs, &d);
-    mu_roll_reap(ctx, &s->key);
+    mu_group_entry_leave(ctx, &s->key, member_departs, &d);
+    mu_group_entry_reap(ctx, &s->key);
     mu_exit(ctx);
 }
 
@@ -472,7 +473,7 @@ static bool span_frame_take(struct mu_core *core, uint32_t host, uint8_t type, s
 
     mu_unpack_text(u, name, sizeof name);
     generation = mu_unpack_u64(u);
-    if (u->failed || !*name || (generation & MU_ROLL_SPANS))
+    if (u->failed || !*name || (generation & MU_GROUP_ENTRY_SPANS))
         return !mu_fail(MUSTER_INVALID_ARGUMENT, "no group's name and generation");
     mu_groups_start(core);
     mu_core_worked(core);

@@ -99,7 +99,7 @@ struct span *mu_bridge_span_new(struct mu_core *core, const char *name, uint64_t
                                 uint32_t data_bytes);
 void mu_bridge_span_drop(struct mu_core *core, struct span *s);
 /* Read the entry: members, areas, the proxy. *r gets the rest. */
-enum muster_status mu_bridge_span_load(struct mu_core *core, struct span *s, struct mu_roll *r);
+enum muster_status mu_bridge_span_load(struct mu_core *core, struct span *s, struct mu_group_entry *r);
 /* Whether entry or job have changed since it was loaded. */
 bool mu_bridge_span_changed(struct mu_core *core, const struct span *s);
 /* Find the groups that an agent before this one looked after. */

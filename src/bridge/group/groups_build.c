@@ -64,7 +64,7 @@ static enum muster_status build_complete(struct mu_core *core, struct span *s, b
 
     if (status)
         return status;
-    status = mu_roll_complete(ctx, &s->key, s->data_bytes, ret_complete);
+    status = mu_group_entry_complete(ctx, &s->key, s->data_bytes, ret_complete);
     mu_exit(ctx);
     return status;
 }
@@ -72,7 +72,7 @@ static enum muster_status build_complete(struct mu_core *core, struct span *s, b
 /* Whether it is complete by now, or never will be. The span may be gone afterwards. */
 static void consider_building(struct mu_core *core, struct span *s)
 {
-    struct mu_roll r;
+    struct mu_group_entry r;
     bool is_complete = false;
     enum muster_status status = mu_bridge_span_load(core, s, &r);
 
@@ -88,7 +88,7 @@ static void consider_building(struct mu_core *core, struct span *s)
         return;
     }
     if (!status)
-        status = mu_roll_lost(core->seg, s->name, &r);
+        status = mu_group_entry_lost(core->seg, s->name, &r);
     if (status)
         build_give_up(core, s, status);
 }
@@ -129,7 +129,7 @@ void mu_build_look(struct mu_core *core, struct span *s)
 
 struct opening {
     char name[MUSTER_GROUP_NAME_MAX + 1];
-    struct mu_coming c;
+    struct mu_group_join c;
     struct mu_group_member *members;
 };
 
@@ -181,7 +181,7 @@ static enum muster_status opening_come(struct mu_core *core, struct opening *o)
 
     if (status)
         return status;
-    status = mu_roll_come(ctx, &o->c);
+    status = mu_group_entry_join(ctx, &o->c);
     mu_exit(ctx);
     return status;
 }

@@ -166,7 +166,7 @@ void mu_follow_look(struct mu_core *core, struct span *s)
     uint64_t w = follower_verdict(s);
 
     if (mu_bridge_span_changed(core, s)) {
-        struct mu_roll r;
+        struct mu_group_entry r;
 
         if (mu_bridge_span_load(core, s, &r))
             return;
@@ -197,7 +197,7 @@ static bool take_made(struct mu_core *core, const char *name, uint64_t generatio
     struct mu_group_member *members;
     struct mu_ctx *ctx;
     struct span *s;
-    struct mu_roll r;
+    struct mu_group_entry r;
     bool sound;
     enum muster_status status;
 
@@ -225,7 +225,7 @@ static bool take_made(struct mu_core *core, const char *name, uint64_t generatio
         return (sound && mu_bridge_span_find(core, name, generation)) ||
                !mu_fail(MUSTER_RESOURCE_EXHAUSTED, "group %s: no memory, or members that cannot be", name);
     }
-    status = mu_roll_make(ctx, &s->key, &head, members);
+    status = mu_group_entry_make(ctx, &s->key, &head, members);
     mu_exit(ctx);
     free(members);
     if (!status)

@@ -1,5 +1,5 @@
 /*
- * barrier/roll.c: joining a group, and reading which have.
+ * barrier/entry.c: joining a group, and reading which have.
  *
  * A group is one entry of muster's own table, under its name and a generation: its members, which of them are there or
  * have left, and a reference to each member's area, which is allocated and committed together with its coming. A second
@@ -15,7 +15,7 @@
  *
  * How it is left, and taken apart, is in reap.c.
  */
-#include "barrier/roll.h"
+#include "barrier/entry.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@
 enum { ATTACHED, NEXT, REFUSED };
 
 /* A value that may be used as one of `size` members. */
-bool mu_roll_well_formed(const void *value, size_t len)
+bool mu_group_entry_well_formed(const void *value, size_t len)
 {
     struct mu_group_head h;
 
@@ -37,7 +37,7 @@ bool mu_roll_well_formed(const void *value, size_t len)
     return len == sizeof h + h.size * sizeof(struct mu_group_member) && h.data_bytes <= MUSTER_GROUP_DATA_MAX;
 }
 
-void mu_roll_key(struct mu_key *k, const struct muster_segment *seg, const char *name, uint64_t generation)
+void mu_group_entry_key(struct mu_key *k, const struct muster_segment *seg, const char *name, uint64_t generation)
 {
     char bytes[MUSTER_GROUP_NAME_MAX + 16];
     size_t n = (size_t)snprintf(bytes, sizeof bytes, "G%s", name) + 1;
@@ -46,7 +46,8 @@ void mu_roll_key(struct mu_key *k, const struct muster_segment *seg, const char 
     mu_key_make(k, seg, bytes, n + sizeof generation);
 }
 
-bool mu_roll_name(const char *key, uint32_t key_len, char name[MUSTER_GROUP_NAME_MAX + 1], uint64_t *ret_generation)
+bool mu_group_entry_name(const char *key, uint32_t key_len, char name[MUSTER_GROUP_NAME_MAX + 1],
+                         uint64_t *ret_generation)
 {
     if (key_len < 11 || key_len > MUSTER_GROUP_NAME_MAX + 10 || key[0] != 'G')
         return false;
@@ -73,7 +74,7 @@ static enum muster_status new_area(struct mu_ctx *ctx, uint32_t data_bytes, uint
 /* ---- coming ------------------------------------------------------------------------------------------------------ */
 
 /* Of the entry that is there: NEXT, REFUSED, or ATTACHED: it would have us, or (with *ret_already) has. */
-static int joiner_fits(const struct mu_coming *c, const struct mu_edit *e, bool *ret_already)
+static int joiner_fits(const struct mu_group_join *c, const struct mu_edit *e, bool *ret_already)
 {
     const struct mu_group_head *there = e->old;
     const struct mu_group_member *members = (const struct mu_group_member *)(there + 1);
@@ -98,7 +99,7 @@ static int joiner_fits(const struct mu_coming *c, const struct mu_edit *e, bool 
     return mine->flags ? NEXT : ATTACHED;
 }
 
-static bool is_last(const struct mu_coming *c, const struct mu_group_member *members)
+static bool is_last(const struct mu_group_join *c, const struct mu_group_member *members)
 {
     for (uint32_t i = 0; i < c->size; i++)
         if (!(members[i].flags & MU_MEMBER_THERE))
@@ -108,13 +109,13 @@ static bool is_last(const struct mu_coming *c, const struct mu_group_member *mem
 
 static enum mu_verdict joiner_enter(struct mu_edit *e)
 {
-    struct mu_coming *c = e->arg;
+    struct mu_group_join *c = e->arg;
     struct mu_group_head head = {c->size, c->data_bytes};
-    struct mu_group_member *members = mu_roll_members(c->value);
+    struct mu_group_member *members = mu_group_entry_members(c->value);
     bool already = false;
 
     e->status = MUSTER_OK;
-    if (e->version && !mu_roll_well_formed(e->old, e->old_len)) {
+    if (e->version && !mu_group_entry_well_formed(e->old, e->old_len)) {
         e->status = mu_fail(MUSTER_DATA_LOSS, "group %s is not well formed", c->name);
         return MU_KEEP;
     }
@@ -158,7 +159,7 @@ static bool have_all_come(const struct mu_edit *e, bool *ret_left)
  * The group was complete at some moment, if not now: a quick member has it, may have left it, and is perhaps at the
  * next. Where a group spans hosts the proxy says so.
  */
-static bool was_complete(const struct mu_coming *c, const struct mu_edit *e)
+static bool was_complete(const struct mu_group_join *c, const struct mu_edit *e)
 {
     bool left;
 
@@ -167,18 +168,18 @@ static bool was_complete(const struct mu_coming *c, const struct mu_edit *e)
 
 static enum mu_verdict joiner_withdraw(struct mu_edit *e)
 {
-    struct mu_coming *c = e->arg;
+    struct mu_group_join *c = e->arg;
 
     e->status = MUSTER_OK;
     c->outcome = NEXT;
-    if (!e->version || !mu_roll_well_formed(e->old, e->old_len) || e->old_len != c->value_len)
+    if (!e->version || !mu_group_entry_well_formed(e->old, e->old_len) || e->old_len != c->value_len)
         return MU_KEEP;
     if (was_complete(c, e)) {
         c->outcome = ATTACHED;
         return MU_KEEP;
     }
     memcpy(c->value, e->old, c->value_len);
-    mu_roll_members(c->value)[c->rank].flags |= MU_MEMBER_LEFT;
+    mu_group_entry_members(c->value)[c->rank].flags |= MU_MEMBER_LEFT;
     e->value = c->value;
     e->len = c->value_len;
     return MU_PUT;
@@ -188,7 +189,7 @@ static enum mu_verdict joiner_withdraw(struct mu_edit *e)
  * We are in, but the generation may have been another's already: then nobody else will come, or at most others that
  * were as late. Unless these are all: out again, and on.
  */
-static enum muster_status joining_confirm(struct mu_ctx *ctx, struct mu_coming *c)
+static enum muster_status joining_confirm(struct mu_ctx *ctx, struct mu_group_join *c)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     struct mu_edit e = {.arg = c};
@@ -199,12 +200,12 @@ static enum muster_status joining_confirm(struct mu_ctx *ctx, struct mu_coming *
         return status;
     status = mu_table_edit(&t, ctx, &c->key, MU_EDIT_WANTS_OLD, joiner_withdraw, &e, NULL);
     if (!status && c->outcome == NEXT)
-        mu_roll_reap(ctx, &c->key);
+        mu_group_entry_reap(ctx, &c->key);
     return status;
 }
 
 /* To the current generation, or the next one that will have us. */
-enum muster_status mu_roll_come(struct mu_ctx *ctx, struct mu_coming *c)
+enum muster_status mu_group_entry_join(struct mu_ctx *ctx, struct mu_group_join *c)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     enum muster_status status;
@@ -219,7 +220,7 @@ enum muster_status mu_roll_come(struct mu_ctx *ctx, struct mu_coming *c)
         status = new_area(ctx, c->data_bytes, &e.new_ref);
         if (status)
             break;
-        mu_roll_key(&c->key, ctx->seg, c->name, c->generation);
+        mu_group_entry_key(&c->key, ctx->seg, c->name, c->generation);
         status = mu_table_edit(&t, ctx, &c->key, MU_EDIT_WANTS_OLD, joiner_enter, &e, NULL);
         if (!status && c->outcome == ATTACHED)
             status = joining_confirm(ctx, c);
@@ -246,7 +247,7 @@ struct entry_reading {
     const struct mu_key *key;
     const char *name;
     const struct muster_segment *seg;
-    struct mu_roll *roll;
+    struct mu_group_entry *entry;
 };
 
 static bool is_wanted(void *arg, const char *key, uint32_t key_len)
@@ -265,41 +266,41 @@ static struct mu_area *area_at(const struct entry_reading *r, uint64_t ref, uint
     return b && limit >= MU_BLOCK_HEADER + mu_area_bytes(data_bytes) ? (struct mu_area *)b->body : NULL;
 }
 
-static enum muster_status call_roll(void *arg, const struct mu_item *item)
+static enum muster_status entry_survey(void *arg, const struct mu_item *item)
 {
     struct entry_reading *r = arg;
-    struct mu_roll *roll = r->roll;
-    const struct mu_group_member *members = mu_roll_members((void *)(uintptr_t)item->value);
+    struct mu_group_entry *entry = r->entry;
+    const struct mu_group_member *members = mu_group_entry_members((void *)(uintptr_t)item->value);
 
-    if (!mu_roll_well_formed(item->value, item->len) ||
-        (item->num_refs != roll->size && item->num_refs != roll->size + 1) ||
-        item->len != sizeof(struct mu_group_head) + roll->size * sizeof *members)
+    if (!mu_group_entry_well_formed(item->value, item->len) ||
+        (item->num_refs != entry->size && item->num_refs != entry->size + 1) ||
+        item->len != sizeof(struct mu_group_head) + entry->size * sizeof *members)
         return mu_fail(MUSTER_DATA_LOSS, "group %s is not well formed", r->name);
-    roll->found = true;
-    for (uint32_t i = 0; i < roll->size; i++) {
-        roll->members[i] = members[i];
-        roll->there += members[i].flags & MU_MEMBER_THERE;
+    entry->found = true;
+    for (uint32_t i = 0; i < entry->size; i++) {
+        entry->members[i] = members[i];
+        entry->there += members[i].flags & MU_MEMBER_THERE;
         if (members[i].flags & MU_MEMBER_LEFT)
-            roll->left = (int32_t)i;
+            entry->left = (int32_t)i;
         if (!(members[i].flags & MU_MEMBER_THERE)) {
-            roll->missing = roll->missing < 0 ? (int32_t)i : roll->missing;
+            entry->missing = entry->missing < 0 ? (int32_t)i : entry->missing;
             continue;
         }
-        roll->areas[i] = area_at(r, item->refs[i], roll->data_bytes);
-        if (!roll->areas[i])
+        entry->areas[i] = area_at(r, item->refs[i], entry->data_bytes);
+        if (!entry->areas[i])
             return mu_fail(MUSTER_DATA_LOSS, "group %s has no sound area for member %u", r->name, i);
     }
-    if (item->num_refs > roll->size && item->refs[roll->size])
-        roll->proxy = area_at(r, item->refs[roll->size], mu_shortcut_room(roll->data_bytes));
+    if (item->num_refs > entry->size && item->refs[entry->size])
+        entry->proxy = area_at(r, item->refs[entry->size], mu_shortcut_room(entry->data_bytes));
     return MUSTER_OK;
 }
 
-enum muster_status mu_roll_read(struct muster_segment *seg, struct mu_ctx *ctx, const struct mu_key *k,
-                                const char *name, struct mu_roll *r)
+enum muster_status mu_group_entry_read(struct muster_segment *seg, struct mu_ctx *ctx, const struct mu_key *k,
+                                       const char *name, struct mu_group_entry *r)
 {
     struct mu_table t = mu_table_cells(seg);
     struct entry_reading reading = {k, name, seg, r};
-    struct mu_walk walk = {is_wanted, call_roll, &reading, false};
+    struct mu_walk walk = {is_wanted, entry_survey, &reading, false};
     struct mu_bucket_info info;
     enum muster_status status;
 
@@ -313,7 +314,7 @@ enum muster_status mu_roll_read(struct muster_segment *seg, struct mu_ctx *ctx, 
 }
 
 /* A member in error comes first: one that gave up may have done so because of it. */
-enum muster_status mu_roll_lost(struct muster_segment *seg, const char *group, const struct mu_roll *r)
+enum muster_status mu_group_entry_lost(struct muster_segment *seg, const char *group, const struct mu_group_entry *r)
 {
     struct mu_task_record t;
     struct mu_cluster cluster;
@@ -349,7 +350,7 @@ static enum mu_verdict entry_complete(struct mu_edit *e)
     bool *ret_complete = e->arg, left;
 
     e->status = MUSTER_OK;
-    *ret_complete = e->version && mu_roll_well_formed(e->old, e->old_len) && e->old_refs == h->size + 1 &&
+    *ret_complete = e->version && mu_group_entry_well_formed(e->old, e->old_len) && e->old_refs == h->size + 1 &&
                     have_all_come(e, &left) && (!left || e->refs[h->size]);
     if (!*ret_complete || e->refs[h->size])
         return MU_KEEP;
@@ -359,7 +360,8 @@ static enum mu_verdict entry_complete(struct mu_edit *e)
     return MU_PUT;
 }
 
-enum muster_status mu_roll_complete(struct mu_ctx *ctx, const struct mu_key *k, uint32_t data_bytes, bool *ret_complete)
+enum muster_status mu_group_entry_complete(struct mu_ctx *ctx, const struct mu_key *k, uint32_t data_bytes,
+                                           bool *ret_complete)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     struct mu_edit e = {.arg = ret_complete};
@@ -402,8 +404,8 @@ static enum mu_verdict entry_make(struct mu_edit *e)
     return MU_KEEP;
 }
 
-enum muster_status mu_roll_make(struct mu_ctx *ctx, const struct mu_key *k, const struct mu_group_head *head,
-                                const struct mu_group_member *members)
+enum muster_status mu_group_entry_make(struct mu_ctx *ctx, const struct mu_key *k, const struct mu_group_head *head,
+                                       const struct mu_group_member *members)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     struct entry_making m = {.len = sizeof *head + head->size * sizeof *members, .size = head->size};
