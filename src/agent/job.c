@@ -10,7 +10,7 @@
  * for the bridge, too, so that not both wake up for it; but not in an agent that adopts, where it starts first.
  * At the end: the thread is called back, the observer leaves, the segment is closed and its name goes.
  *
- * The watcher is started a while after the tasks (company.c).
+ * The watcher is started a while after the tasks (deferred.c).
  */
 #include "agent/hosts/bridge.h"
 

@@ -12,7 +12,7 @@
  * attempt.c  starting again: the whole job, or one task; elastic.c: with another number of tasks
  * job.c      the segment, the observer's handle, the thread that waits for deaths
  * tasks.c    start the tasks, reap them, signal them
- * stdio.c    what a task's 0, 1 and 2 are; company.c: when the thread that relays output starts
+ * stdio.c    what a task's 0, 1 and 2 are; deferred.c: when the thread that relays output starts
  * leftover.c after the last task: end what the tasks left behind
  * report.c   what people are told of the job, and its exit status; error_file.c: what tasks leave that raised
  * plan.c     --dry-run
@@ -357,7 +357,7 @@ void mu_agent_check_removed(struct mu_agent *agent);
 /* The task that the segment says failed first, with its error; -1: none. */
 int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_error);
 
-/* ---- company.c ---- */
+/* ---- deferred.c ---- */
 /* The tasks are on their way: whatever they write will be relayed. 0, or -1 with the reason said. */
 int mu_agent_expect_output(struct mu_agent *agent);
 void mu_agent_expect_no_output(struct mu_agent *agent);

@@ -73,7 +73,7 @@ bool mu_area_trust(struct mu_area *a, uint64_t instance, uint32_t host)
 {
     uint64_t w = MU_ARRIVED(instance - 1);
 
-    /* relaxed: the CAS releases it; pairs with keeper_of() in groups_lead.c, span.c */
+    /* relaxed: the CAS releases it; pairs with decider_of() in groups_lead.c, span.c */
     mu_store_relaxed(&a->keeper, host);
     /* a closer that comes later finds it trusted: pairs with close_unless() */
     while (!mu_cas_seen(&a->arrived, &w, w | MU_ARRIVED_TRUSTED))

@@ -181,7 +181,7 @@ void mu_span_wish(struct muster_group *g, uint64_t instance, uint64_t reason)
 }
 
 /* The host that has the last word: the leader's, or the one that it trusts. */
-static uint32_t keeper_of(const struct muster_group *g)
+static uint32_t decider_of(const struct muster_group *g)
 {
     /* relaxed: a reader that has seen TRUSTED sees it; for another instance it is a name in a sentence */
     uint64_t host = g->follows ? 0 : mu_load_relaxed(&g->proxy->keeper);
@@ -199,7 +199,7 @@ static enum mu_bridge_state leader_reach(const struct muster_group *g)
         state = MU_BRIDGE_DOWN;
     if (state == MU_BRIDGE_UP && !g->follows)
         /* relaxed: a word that the agent writes; of a host that is lost it says so in the verdict */
-        state = mu_load_relaxed(&seg->hosts[keeper_of(g)].state) == MU_HOST_UP ? MU_BRIDGE_UP : MU_BRIDGE_DOWN;
+        state = mu_load_relaxed(&seg->hosts[decider_of(g)].state) == MU_HOST_UP ? MU_BRIDGE_UP : MU_BRIDGE_DOWN;
     return state;
 }
 
@@ -207,7 +207,7 @@ static enum muster_status outcome_unknown(struct muster_group *g, uint64_t insta
 {
     char name[64];
 
-    mu_host_name(g->muster->seg, keeper_of(g), name, sizeof name);
+    mu_host_name(g->muster->seg, decider_of(g), name, sizeof name);
     return mu_fail(MUSTER_UNAVAILABLE, "group %s: how its instance %llu ended is not known here: %s, host %s, is %s",
                    g->name, (unsigned long long)instance, g->follows ? "the leader" : "who had the last word", name,
                    state == MU_BRIDGE_LOST ? "lost" : "out of reach");

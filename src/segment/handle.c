@@ -184,20 +184,20 @@ bool mu_handle_is_ours(const struct muster *m)
 void mu_handle_put_away(struct muster *m)
 {
     struct muster_segment *seg = m->seg;
-    struct mu_keeper *keeper = m->keeper;
+    struct mu_heartbeat *heartbeat = m->heartbeat;
     bool ours = mu_handle_is_ours(m);
 
     /* relaxed, process-local: other threads must not be inside a call */
     atomic_store_explicit(&m->state, MU_HANDLE_LEFT, memory_order_relaxed);
     m->seg = NULL;
-    m->keeper = NULL;
+    m->heartbeat = NULL;
     m->uses = NULL;
     /* process-local: a handler's muster_interrupt(), or a fork, finds nothing half gone */
     atomic_signal_fence(memory_order_seq_cst);
     if (ours) {
         mu_segment_unref(seg);
-    } else { /* the parent's keeper and threads do not exist here */
-        free(keeper);
+    } else { /* the parent's heartbeat thread and others do not exist here */
+        free(heartbeat);
         mu_segment_abandon(seg);
     }
     pthread_mutex_lock(&lock);

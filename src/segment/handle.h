@@ -8,8 +8,8 @@
 
 #include "segment/segment.h"
 
-struct mu_ledger; /* the objects that the process holds; segment/ledger.c */
-struct mu_keeper; /* the heartbeat thread; task/keeper.c */
+struct mu_ledger;    /* the objects that the process holds; segment/ledger.c */
+struct mu_heartbeat; /* the heartbeat thread; task/heartbeat.c */
 
 struct muster {
     struct muster_segment *seg;
@@ -26,7 +26,7 @@ struct muster {
     mu_a64 untold[16];          /* of those, which were given up in vain: barrier/remote.c */
     struct mu_slot *pulse;      /* its life, and its heartbeat; NULL for observers */
     uint32_t pulse_incarnation; /* as it was claimed: by now it may be another's */
-    struct mu_keeper *keeper;
+    struct mu_heartbeat *heartbeat;
     struct mu_use *uses;                /* its threads' contexts */
     _Atomic(struct mu_ledger *) ledger; /* NULL: it has held no object yet */
     /* a higher room's, or NULL: called within muster_leave(), before anything goes */

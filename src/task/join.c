@@ -154,7 +154,7 @@ static enum muster_status task_enrol(struct muster *m, struct mu_ctx *ctx, const
     r.slot = ctx->slot;
     r.slot_incarnation = ctx->incarnation;
     if (!(p->o.flags & MUSTER_JOIN_NO_HEARTBEAT)) {
-        status = mu_keeper_start(m, period, &r.slot, &r.slot_incarnation);
+        status = mu_heartbeat_start(m, period, &r.slot, &r.slot_incarnation);
         if (status)
             return status;
     }
@@ -230,7 +230,7 @@ static enum muster_status segment_enter(struct muster_segment *seg, const struct
         *ret_muster = m;
         return MUSTER_OK;
     }
-    mu_keeper_stop(m, false);
+    mu_heartbeat_stop(m, false);
     mu_handle_end(m);
     if (seg->writable)
         mu_segment_last_out(seg);
@@ -332,10 +332,10 @@ enum muster_status muster_leave(struct muster *muster)
     mu_ledger_close(muster);
     if (!mu_segment_is_whole(seg))
         status = mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);
-    else if (muster->task_id >= 0 && !muster->keeper)
+    else if (muster->task_id >= 0 && !muster->heartbeat)
         status = task_unregister(muster);
-    if (muster->keeper) {
-        enum muster_status left = mu_keeper_stop(muster, !status);
+    if (muster->heartbeat) {
+        enum muster_status left = mu_heartbeat_stop(muster, !status);
 
         status = status ? status : left;
     }
@@ -376,7 +376,7 @@ void muster_thread_detach(struct muster *muster)
 {
     if (mu_enter_read(muster))
         return;
-    if (muster->keeper || !muster->pulse || !mu_handle_holds(muster, muster->pulse)) /* the task's life is kept */
+    if (muster->heartbeat || !muster->pulse || !mu_handle_holds(muster, muster->pulse)) /* the task's life is kept */
         mu_handle_detach_thread(muster);
     mu_exit_read();
 }

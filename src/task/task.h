@@ -78,10 +78,10 @@ enum muster_status mu_task_remote_reset(struct muster *m, struct mu_ctx *ctx, ui
 enum muster_status mu_task_remote_beat(struct muster *m, struct mu_ctx *ctx, uint32_t task, uint64_t incarnation);
 
 /* Heartbeat thread. Starts, claims the main slot, and is joined by stop. */
-enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_t *ret_slot,
-                                   uint32_t *ret_slot_incarnation);
+enum muster_status mu_heartbeat_start(struct muster *m, uint64_t period_ns, uint32_t *ret_slot,
+                                      uint32_t *ret_slot_incarnation);
 /* With `leaving` the thread unregisters the task first, with its own slot: leaving needs no other. */
-enum muster_status mu_keeper_stop(struct muster *m, bool leaving);
+enum muster_status mu_heartbeat_stop(struct muster *m, bool leaving);
 
 /* One more of those that are brought for it. */
 void mu_task_count_beat(struct muster_segment *seg, uint32_t task);

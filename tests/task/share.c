@@ -28,7 +28,7 @@ struct muster *share_join(int32_t task, uint32_t flags)
     r.incarnation = m->incarnation;
     r.slot = ctx->slot;
     r.slot_incarnation = ctx->incarnation;
-    if (!(flags & MUSTER_JOIN_NO_HEARTBEAT) && mu_keeper_start(m, 1000000, &r.slot, &r.slot_incarnation))
+    if (!(flags & MUSTER_JOIN_NO_HEARTBEAT) && mu_heartbeat_start(m, 1000000, &r.slot, &r.slot_incarnation))
         return NULL;
     m->pulse = &seg->slots[r.slot];
     r.slot++;

@@ -234,7 +234,7 @@ int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
  * What need not be there before the tasks are on their way, and would delay them: threads, above all. `quiet`: the
  * first failure has been said.
  */
-static int start_company(struct mu_agent *agent, int quiet)
+static int deferred_begin(struct mu_agent *agent, int quiet)
 {
     mu_agent_watch_soon(agent);
     mu_agent_begin_mpi_folder(agent);
@@ -258,7 +258,7 @@ static int start_all(struct mu_agent *agent)
         rc = begin_task(agent, first + begun, &ring[begun]);
         begun += !rc;
     }
-    rc |= start_company(agent, rc);
+    rc |= deferred_begin(agent, rc);
     while (settled < begun) {
         if (begun == count) /* sleep until the last has exec'ed, and not be woken by each before it */
             mu_launch_await(&ring[(begun - 1) % MU_LAUNCH_BEGUN_MAX].begun);

@@ -91,7 +91,7 @@ static void pass_on_end(struct mu_core *core, struct span *s)
 }
 
 /* The host that is trusted with the next instance; 0: none is. */
-static uint32_t keeper_of(const struct mu_core *core, const struct span *s)
+static uint32_t decider_of(const struct mu_core *core, const struct span *s)
 {
     /* relaxed: written by this agent, or by one before it: leader_verdict() has acquired its CAS */
     uint64_t host = mu_is_trusted(leader_verdict(s)) ? mu_load_relaxed(&s->proxy->keeper) : 0;
@@ -106,9 +106,9 @@ static uint32_t keeper_of(const struct mu_core *core, const struct span *s)
 static void instance_fail(struct mu_core *core, struct span *s, uint32_t host, uint64_t reason)
 {
     uint64_t w = leader_verdict(s), instance = MU_ARRIVED_INSTANCE(w) + 1;
-    uint32_t keeper = keeper_of(core, s);
+    uint32_t decider = decider_of(core, s);
 
-    if (!(w & MU_ARRIVED_CLOSED) && keeper && keeper != host) {
+    if (!(w & MU_ARRIVED_CLOSED) && decider && decider != host) {
         if (s->wanted < instance)
             s->want_reason = reason;
         s->wanted = instance;
@@ -126,7 +126,7 @@ static void instance_fail(struct mu_core *core, struct span *s, uint32_t host, u
  * shortcut, with the data and what is said of the instance behind it. */
 static void instance_release(struct mu_core *core, struct span *s, uint64_t instance)
 {
-    uint32_t keeper = keeper_of(core, s);
+    uint32_t decider = decider_of(core, s);
 
     mu_way_says(core, s, s->way_host);
     if (!mu_area_arrive(s->proxy, instance)) {
@@ -135,7 +135,7 @@ static void instance_release(struct mu_core *core, struct span *s, uint64_t inst
     }
     mu_core_worked(core);
     for (uint32_t h = 1; h < core->num_hosts; h++)
-        if (mu_lead_hears(core, s, h) && !(h == keeper && s->trusting == instance)) /* that one knows */
+        if (mu_lead_hears(core, s, h) && !(h == decider && s->trusting == instance)) /* that one knows */
             say_data(core, s, h, MU_SAY_RELEASED, instance);
     s->released = instance;
 }
@@ -174,26 +174,26 @@ static bool end_is_wanted(const struct mu_core *core, const struct span *s, uint
 /* The end of what a host is trusted with. That host knows which members have arrived, and why it ends. */
 static void host_ask(struct mu_core *core, struct span *s, uint64_t instance, uint64_t reason)
 {
-    uint32_t keeper = keeper_of(core, s);
+    uint32_t decider = decider_of(core, s);
     struct mu_pack p = {0};
 
-    if (s->asked == instance || !mu_lead_hears(core, s, keeper))
+    if (s->asked == instance || !mu_lead_hears(core, s, decider))
         return;
     s->asked = instance;
-    leader_catch_up(core, s, keeper);
+    leader_catch_up(core, s, decider);
     mu_bridge_span_pack(&p, MU_SAY_ASKED, s);
     mu_pack_u64(&p, instance);
     mu_pack_u8(&p, reason_of(reason));
-    mu_bridge_span_send(core, keeper, MU_FRAME_GROUP_END, &p);
+    mu_bridge_span_send(core, decider, MU_FRAME_GROUP_END, &p);
 }
 
 /* An agent before this one may have given the host up and died before it said so in the verdict; a ruined word names
  * none. */
 static bool can_decide(const struct mu_core *core, const struct span *s)
 {
-    uint32_t keeper = keeper_of(core, s);
+    uint32_t decider = decider_of(core, s);
 
-    return keeper && s->sides[keeper].in && !s->sides[keeper].over && core->peers[keeper].state != MU_PEER_LOST;
+    return decider && s->sides[decider].in && !s->sides[decider].over && core->peers[decider].state != MU_PEER_LOST;
 }
 
 /* To people: the members that have arrived until now. */
@@ -310,7 +310,7 @@ bool mu_lead_any_host_is_left(const struct mu_core *core, const struct span *s)
 static void end_side(struct mu_core *core, struct span *s, uint32_t host, bool is_lost)
 {
     /* whether it let its members pass, nobody here will know */
-    is_lost &= keeper_of(core, s) == host || (s->way && s->way_host == host);
+    is_lost &= decider_of(core, s) == host || (s->way && s->way_host == host);
     if (s->sides[host].over)
         return;
     s->sides[host].over = true;
@@ -329,7 +329,7 @@ void mu_lead_up(struct mu_core *core, struct span *s, uint32_t host)
     if (!s->proxy || !mu_lead_hears(core, s, host))
         return;
     mu_lead_say_made(core, s, host);
-    if (keeper_of(core, s) == host)
+    if (decider_of(core, s) == host)
         s->trusting = s->asked = 0;
     w = leader_verdict(s);
     if (mu_passed(w))
@@ -414,7 +414,7 @@ static bool take_arrived(struct mu_core *core, struct span *s, uint32_t host, st
     if (!mu_bridge_span_take_data(core, s, instance, u, host))
         return false;
     s->sides[host].there = instance;
-    if (keeper_of(core, s) == host)
+    if (decider_of(core, s) == host)
         instance_release(core, s, instance);
     else
         consider_instance(core, s);

@@ -1,5 +1,5 @@
 /*
- * task/keeper.c: the heartbeat thread, and watching everybody's heartbeats.
+ * task/heartbeat.c: the heartbeat thread, and watching everybody's heartbeats.
  *
  * The thread owns the task's main slot: its liveness word is the task's pulse for the kernel, its counter for the
  * others. Between beats it looks for the dead and the silent, so that a job without an agent notices them too. A task
@@ -21,7 +21,7 @@
 #include "segment/slot.h"
 #include "task/task.h"
 
-struct mu_keeper {
+struct mu_heartbeat {
     struct muster *muster;
     struct muster_segment *seg;
     pthread_t thread;
@@ -90,7 +90,7 @@ void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_ch
     }
 }
 
-static void signal_state(struct mu_keeper *k, int state)
+static void signal_state(struct mu_heartbeat *k, int state)
 {
     pthread_mutex_lock(&k->lock);
     if (k->state != 3)
@@ -100,7 +100,7 @@ static void signal_state(struct mu_keeper *k, int state)
 }
 
 /* True when asked to stop. */
-static bool pause_for(struct mu_keeper *k, uint64_t ns)
+static bool pause_for(struct mu_heartbeat *k, uint64_t ns)
 {
     uint64_t until = mu_now() + ns;
     struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
@@ -116,7 +116,7 @@ static bool pause_for(struct mu_keeper *k, uint64_t ns)
 
 static void *heartbeat_keep(void *arg)
 {
-    struct mu_keeper *k = arg;
+    struct mu_heartbeat *k = arg;
     struct mu_beat *beats = calloc(k->seg->num_tasks, sizeof *beats);
     uint64_t last_check = 0, next_beat = 0, tick = k->seg->heartbeat_timeout / 8;
 
@@ -157,10 +157,10 @@ static void *heartbeat_keep(void *arg)
     return NULL;
 }
 
-enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_t *ret_slot,
-                                   uint32_t *ret_slot_incarnation)
+enum muster_status mu_heartbeat_start(struct muster *m, uint64_t period_ns, uint32_t *ret_slot,
+                                      uint32_t *ret_slot_incarnation)
 {
-    struct mu_keeper *k = calloc(1, sizeof *k);
+    struct mu_heartbeat *k = calloc(1, sizeof *k);
     pthread_condattr_t attr;
     sigset_t all, old;
     int rc, state;
@@ -188,9 +188,9 @@ enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_
         pthread_cond_wait(&k->changed, &k->lock);
     state = k->state;
     pthread_mutex_unlock(&k->lock);
-    m->keeper = k;
+    m->heartbeat = k;
     if (state == 2) {
-        mu_keeper_stop(m, false);
+        mu_heartbeat_stop(m, false);
         return mu_slot_none_free(m->seg);
     }
     *ret_slot = k->slot;
@@ -198,9 +198,9 @@ enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_
     return MUSTER_OK;
 }
 
-enum muster_status mu_keeper_stop(struct muster *m, bool leaving)
+enum muster_status mu_heartbeat_stop(struct muster *m, bool leaving)
 {
-    struct mu_keeper *k = m->keeper;
+    struct mu_heartbeat *k = m->heartbeat;
     enum muster_status status;
 
     if (!k)
@@ -211,7 +211,7 @@ enum muster_status mu_keeper_stop(struct muster *m, bool leaving)
     status = k->left ? mu_fail(k->left, "%s", k->why) : MUSTER_OK;
     pthread_cond_destroy(&k->changed);
     pthread_mutex_destroy(&k->lock);
-    m->keeper = NULL;
+    m->heartbeat = NULL;
     atomic_signal_fence(memory_order_seq_cst); /* process-local: as in mu_handle_put_away() */
     free(k);
     return status;

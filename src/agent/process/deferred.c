@@ -1,5 +1,5 @@
 /*
- * agent/process/company.c: the launcher's threads, started when there is something for them to do.
+ * agent/process/deferred.c: the launcher's threads, started when there is something for them to do.
  *
  * A thread costs what a tenth of a task's start costs, and a job may be over before it has done anything. So the
  * watcher (job.c) comes when the job has lasted a while: a task that dies sooner is small, and its pidfd no later than
