@@ -4,7 +4,7 @@
  * On one host the record is a cell of the segment. In a job of several hosts it is an entry of the leader's store: so
  * copies of it go to hosts that look at it (bridge/kv/copies.c), and a waiter for a change sleeps on its own host. Its
  * key begins with '/', which no key of a task's does: they neither meet it nor list, count or delete it. A task of
- * another host asks the leader for the changes (nccl_far.c), and the leader's agent makes them here: that host knows
+ * another host asks the leader for the changes (nccl_remote.c), and the leader's agent makes them here: that host knows
  * first which tasks live, and the time. Names that begin with MUSTER_NCCL_HOST are each host's own.
  */
 #include <stdio.h>
@@ -78,7 +78,7 @@ void mu_nccl_call_make(struct mu_nccl_call *call, struct muster *m, const char *
     call->m = m;
     call->name = name;
     call->shared = mu_is_bridged(m->seg) && strncmp(name, MUSTER_NCCL_HOST, sizeof MUSTER_NCCL_HOST - 1) != 0;
-    call->far = call->shared && mu_is_follower(m->seg);
+    call->remote = call->shared && mu_is_follower(m->seg);
     if (call->shared)
         before = sizeof MU_NCCL_KEYS - 1;
     memcpy(key, call->shared ? MU_NCCL_KEYS : "U", before);
@@ -187,8 +187,8 @@ enum muster_status mu_nccl_read_here(struct mu_nccl_call *call, struct mu_ctx *c
 enum muster_status mu_nccl_look(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_wait *w, uint64_t *ret_word,
                                 bool *ret_there)
 {
-    return call->far ? mu_nccl_read_far(call, ctx, w, ret_word, ret_there)
-                     : mu_nccl_read_here(call, ctx, ret_word, ret_there);
+    return call->remote ? mu_nccl_read_remote(call, ctx, w, ret_word, ret_there)
+                        : mu_nccl_read_here(call, ctx, ret_word, ret_there);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -321,5 +321,5 @@ enum muster_status mu_nccl_step_here(struct mu_nccl_call *call, struct mu_ctx *c
 enum muster_status mu_nccl_step(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_nccl_act *act,
                                 muster_deadline deadline)
 {
-    return call->far ? mu_nccl_step_far(call, ctx, act, deadline) : mu_nccl_step_here(call, ctx, act);
+    return call->remote ? mu_nccl_step_remote(call, ctx, act, deadline) : mu_nccl_step_here(call, ctx, act);
 }

@@ -377,7 +377,7 @@ enum muster_status mu_nccl_give_up(struct mu_nccl_call *call, const char *reason
     struct mu_nccl_root_key key;
     enum muster_status status = MUSTER_OK;
 
-    if (!call->generation && call->far) { /* said twice, it must not hit the next one */
+    if (!call->generation && call->remote) { /* said twice, it must not hit the next one */
         status = call_step(call, &look, MUSTER_FOREVER);
         call->generation = look.generation;
         if (status || !call->generation)
@@ -404,7 +404,7 @@ enum muster_status mu_nccl_read(struct mu_nccl_call *call, bool *ret_there)
     uint64_t word;
     enum muster_status status;
 
-    if (call->far) {
+    if (call->remote) {
         status = mu_enter_wait(call->m, &ctx);
         if (status)
             return status;
@@ -425,7 +425,7 @@ enum muster_status mu_nccl_state(struct mu_nccl_call *call, bool *ret_there)
     struct mu_nccl_act look = {.step = MU_NCCL_LOOK};
     enum muster_status status;
 
-    if (!call->far)
+    if (!call->remote)
         return mu_nccl_read(call, ret_there);
     status = call_step(call, &look, mu_now() + STATE_NS);
     *ret_there = look.there;

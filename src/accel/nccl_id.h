@@ -19,14 +19,14 @@ struct mu_nccl_call {
     const char *name;
     char what[MUSTER_NCCL_NAME_MAX + 32]; /* "NCCL id NAME" */
     bool shared;                          /* the name is one for all hosts of the job */
-    bool far;                             /* and its record is another host's */
+    bool remote;                          /* and its record is another host's */
     struct mu_nccl_asker asker;
     uint64_t generation; /* that the caller waits for, makes, or has */
     void *room;          /* a private copy of the record; malloc()ed */
     size_t room_size;
     struct mu_nccl_record record; /* a view of it */
     const struct mu_nccl *nccl;   /* NULL where no library is needed */
-    /* far: what the leader said in this round, of which there is no copy here */
+    /* remote: what the leader said in this round, of which there is no copy here */
     bool asked, told;
     bool unsure; /* the last step got no answer: it may be made yet, if nothing follows it */
     uint32_t round;
@@ -124,12 +124,12 @@ bool mu_nccl_make_room(struct mu_nccl_call *call, size_t size);
 enum muster_status mu_nccl_no_memory(const struct mu_nccl_call *call);
 enum muster_status mu_nccl_corrupt(const struct mu_nccl_call *call);
 
-/* ---- nccl_far.c: the same on a host that is not the leader's, and what goes over the bridge ---- */
+/* ---- nccl_remote.c: the same on a host that is not the leader's, and what goes over the bridge ---- */
 
-enum muster_status mu_nccl_read_far(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_wait *w,
-                                    uint64_t *ret_word, bool *ret_there);
-enum muster_status mu_nccl_step_far(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_nccl_act *act,
-                                    muster_deadline deadline);
+enum muster_status mu_nccl_read_remote(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_wait *w,
+                                       uint64_t *ret_word, bool *ret_there);
+enum muster_status mu_nccl_step_remote(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_nccl_act *act,
+                                       muster_deadline deadline);
 
 /* A request as it came, checked: into call->asker and *act, which refers to it. False: not well formed. The name is
  * copied. */

@@ -26,7 +26,7 @@ static enum muster_status wait_for_end(struct mu_named *n, struct mu_call *c, mu
     mu_wait_begin(&w, n->seg, n->ctx, deadline, what);
     w.kind = MU_WAIT_BARRIER;
     if (mu_is_leader(n->seg) && !mu_barrier_is_hosts(n->id))
-        mu_wait_far(&w);
+        mu_wait_remote(&w);
     while (!status && !done) {
         mu_wait_look(&w);
         status = mu_named_read(n);
@@ -80,7 +80,7 @@ static enum muster_status know_attempt(struct muster *m, const struct mu_named *
     return MUSTER_OK;
 }
 
-static bool is_elsewhere(const struct mu_named *n)
+static bool is_remote(const struct mu_named *n)
 {
     return mu_is_follower(n->seg) && !mu_barrier_is_hosts(n->id);
 }
@@ -120,7 +120,7 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
         came = mu_trace_now(ctx);
     status = call_prepare(muster, ctx, &n, &c, id, task_ids, count);
     if (!status)
-        status = is_elsewhere(&n) ? mu_barrier_call_remote(muster, &n, &c, deadline) : mu_named_arrive(&n, &only, 1);
+        status = is_remote(&n) ? mu_barrier_call_remote(muster, &n, &c, deadline) : mu_named_arrive(&n, &only, 1);
     if (status)
         came = 0; /* it did not come */
     if (came)
@@ -151,7 +151,7 @@ enum muster_status muster_barrier_cancel(struct muster *muster, const char *id, 
     c.task = muster->task_id >= 0 ? (uint32_t)muster->task_id : MU_NOBODY;
     status = mu_named_begin(&n, muster->seg, ctx, id);
     if (!status)
-        status = is_elsewhere(&n) ? mu_cancel_remote(muster, &n, &c) : mu_named_cancel(&n, &c);
+        status = is_remote(&n) ? mu_cancel_remote(muster, &n, &c) : mu_named_cancel(&n, &c);
     mu_named_done(&n);
     mu_exit(ctx);
     if (!status)

@@ -246,8 +246,8 @@ const char *mu_cli_guess_end(const struct mu_cli_guess *guess);
 const char *mu_cli_did_you_mean(const struct mu_cli_guess *guess, const char *before, const char *after,
                                 char buffer[MU_CLI_GUESS_TEXT]);
 
-/* elsewhere.c: what does here what other launchers do by this option, with its dashes or without; or NULL. */
-const char *mu_cli_elsewhere(const char *word);
+/* foreign.c: what does here what other launchers do by this option, with its dashes or without; or NULL. */
+const char *mu_cli_foreign_option(const char *word);
 
 /* ---- values.c: what the values of options may be ---------------------------------------------------------------- */
 

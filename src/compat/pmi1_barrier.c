@@ -155,7 +155,7 @@ static bool is_in_barrier(const void *arg, uint32_t task)
     return client && client->in_barrier;
 }
 
-static bool is_elsewhere(const void *arg, uint32_t task)
+static bool is_remote(const void *arg, uint32_t task)
 {
     return !is_in_barrier(arg, task);
 }
@@ -168,7 +168,7 @@ void mu_pmi1_describe(const struct mu_pmi1 *server, char *text, size_t size)
     text[0] = 0;
     if (mu_pmi1_list(here, sizeof here, first, count, is_in_barrier, server) == 0)
         return;
-    if (mu_pmi1_list(missing, sizeof missing, first, count, is_elsewhere, server) > 0)
+    if (mu_pmi1_list(missing, sizeof missing, first, count, is_remote, server) > 0)
         snprintf(text, size, "%s in MPI's barrier (PMI) for %s", here, missing);
     else
         snprintf(text, size, "%s in MPI's barrier (PMI) for other hosts", here);

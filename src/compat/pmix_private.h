@@ -4,7 +4,7 @@
  * pmix.c          the server's life; a job's registration
  * pmix_facts.c    what libpmix is told of a job
  * pmix_calls.c    what libpmix calls on its thread, on the way to the loop's
- * pmix_far.c      fences and values across hosts
+ * pmix_remote.c      fences and values across hosts
  * pmix_publish.c  what tasks publish and look up
  */
 #ifndef MU_COMPAT_PMIX_PRIVATE_H
@@ -33,14 +33,14 @@ enum mu_pmix_kind {
 struct mu_pmix_call {
     struct mu_pmix_call *next;
     enum mu_pmix_kind kind;
-    uint32_t id;         /* by which another host's answer finds it */
-    uint32_t task;       /* the asking one; of a modex: the one with the values */
-    int status;          /* of an abort; of a modex that was had */
-    int timeout_s;       /* 0: none */
-    uint64_t expires_at; /* uv_now(); 0: never */
-    uint32_t host, far;  /* of a modex that was had: for which host, and its id there */
-    struct mu_pack who;  /* of a fence: the tasks, as u32 sorted; empty: all */
-    struct mu_pack what; /* bytes: a fence's part; what is published, or looked up; a text */
+    uint32_t id;           /* by which another host's answer finds it */
+    uint32_t task;         /* the asking one; of a modex: the one with the values */
+    int status;            /* of an abort; of a modex that was had */
+    int timeout_s;         /* 0: none */
+    uint64_t expires_at;   /* uv_now(); 0: never */
+    uint32_t host, remote; /* of a modex that was had: for which host, and its id there */
+    struct mu_pack who;    /* of a fence: the tasks, as u32 sorted; empty: all */
+    struct mu_pack what;   /* bytes: a fence's part; what is published, or looked up; a text */
     union {
         mu_pmix_done *op;
         mu_pmix_modex_done *modex;
@@ -118,7 +118,7 @@ void mu_pmix_facts_add(struct mu_pmix_facts *facts, const char *key, const void 
 struct mu_pmix_facts mu_pmix_facts_of_job(struct mu_pmix *pmix, const struct mu_pmix_job *job);
 void mu_pmix_facts_free(struct mu_pmix_facts *facts);
 
-/* ---- pmix_far.c ---- */
+/* ---- pmix_remote.c ---- */
 /* It is answered when another host says so: it gets an id. */
 void mu_pmix_await(struct mu_pmix *pmix, struct mu_pmix_call *call);
 /* To this host's own server, or another's. Frees what `p` holds. */

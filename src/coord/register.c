@@ -253,8 +253,8 @@ static void begin_waiting(struct mu_coord *coord, int32_t task)
 }
 
 /* Connected, it waits until host 0's engine says that all are: with an error when it may not be. */
-static enum muster_status come_from_afar(struct mu_coord *coord, struct mu_coord_request *request,
-                                         const struct mu_coord_pending *p)
+static enum muster_status remote_arrive(struct mu_coord *coord, struct mu_coord_request *request,
+                                        const struct mu_coord_pending *p)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(coord->m, &ctx);
@@ -299,7 +299,7 @@ static void register_barrier_join(struct mu_coord *coord, struct mu_coord_reques
     p->dropped = registering_dropped;
     t->registering = p;
     if (mu_coord_follows(coord)) {
-        enum muster_status status = come_from_afar(coord, request, p);
+        enum muster_status status = remote_arrive(coord, request, p);
 
         t->registering = status ? NULL : p;
         if (status)

@@ -255,7 +255,7 @@ enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const st
         mu_wait_begin(&w, m->seg, ctx, call->deadline, call->what);
         w.interrupt = call->undisturbed ? NULL : &m->interrupt;
         w.kind = call->kind;
-        mu_wait_far(&w);
+        mu_wait_remote(&w);
         status = wait_for_answer(call, ctx, &w, p.number, &ret_answer->memory, &len);
         mu_wait_end(&w);
         if (status != MUSTER_DATA_LOSS) /* truncated: hands off */

@@ -33,9 +33,9 @@
 #define CROWDED_FIRST   16000000u
 #define CROWDED_LONGEST 128000000u
 #ifdef MU_SIM
-enum { SPIN_NS = 4000, YIELDS = 2, FAR_YIELDS = 3 }; /* schedules are better spent elsewhere */
+enum { SPIN_NS = 4000, YIELDS = 2, REMOTE_YIELDS = 3 }; /* schedules are better spent elsewhere */
 #else
-enum { SPIN_NS = 4000, YIELDS = 20, FAR_YIELDS = 200 };
+enum { SPIN_NS = 4000, YIELDS = 20, REMOTE_YIELDS = 200 };
 #endif
 
 void (*_Atomic mu_wait_recheck)(struct mu_ctx *ctx);
@@ -199,11 +199,11 @@ bool mu_wait_yield(void)
     return !mu_wait_is_crowded();
 }
 
-void mu_wait_far(struct mu_wait *w)
+void mu_wait_remote(struct mu_wait *w)
 {
-    w->far = true;
+    w->remote = true;
     w->spins = 0;
-    w->yields = mu_wait_is_crowded() ? 0 : FAR_YIELDS;
+    w->yields = mu_wait_is_crowded() ? 0 : REMOTE_YIELDS;
 }
 
 void mu_wait_look(struct mu_wait *w)
@@ -348,7 +348,7 @@ enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
     }
     while (w->yields) {
         w->yields--;
-        if (!w->far)
+        if (!w->remote)
             mu_yield();
         else if (!mu_wait_yield() || is_over(w))
             w->yields = 0; /* sleep_on() has the words */

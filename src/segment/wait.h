@@ -30,7 +30,7 @@ struct mu_wait {
     bool told;              /* the slot says where it sleeps */
     uint64_t since;         /* then: since when */
     enum mu_wait_kind kind; /* MU_WAIT_OTHER unless set after mu_wait_begin() */
-    bool far;               /* see mu_wait_far() */
+    bool remote;            /* see mu_wait_remote() */
     bool looked;            /* past the first look: the deadline may end it */
     uint64_t recheck_at;    /* of a wait for any of some words: when the dead are looked for next */
 };
@@ -40,7 +40,7 @@ void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx 
 
 /* What is awaited comes over the network, by an agent: the second stage lasts about as long as that takes. Where others
  * want the processor for longer than that there is none. */
-void mu_wait_far(struct mu_wait *w);
+void mu_wait_remote(struct mu_wait *w);
 /* Yield while something from another host is awaited. False: somebody kept the processor for so long that to sleep, and
  * be woken, is quicker: now and for a while, in which mu_wait_is_crowded(). */
 bool mu_wait_yield(void);

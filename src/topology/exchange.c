@@ -7,7 +7,7 @@
  * same bytes of the same locals and the first one counts; so nobody's death or stopping between any two steps delays
  * the others, and what one has been told, all are told. A fault in the locals is an outcome, too.
  *
- * On a follower's host it is done by calls to the leader (exchange_far.c), in the same steps on the same keys.
+ * On a follower's host it is done by calls to the leader (exchange_remote.c), in the same steps on the same keys.
  *
  * The outcome holds the version of each local that it was made from. So a task knows whether what it gave is in it,
  * also when its process has replaced another that died after giving something else.
@@ -418,7 +418,7 @@ enum muster_status mu_topology_exchange(struct muster *m, int32_t task_id, uint6
                                         muster_deadline deadline, void **ret_global, size_t *ret_size)
 {
     struct mu_exchange x = {.name = name ? name : "default", .task = (uint32_t)task_id, .tasks_version = UINT64_MAX};
-    bool far = false;
+    bool remote = false;
     enum muster_status status = mu_enter(m, &x.ctx);
 
     if (status)
@@ -431,14 +431,14 @@ enum muster_status mu_topology_exchange(struct muster *m, int32_t task_id, uint6
         status = make_keys(&x);
     if (!status)
         status = take_local(&x, incarnation, form, local, local_size);
-    far = mu_is_follower(x.seg);
-    if (!status && !far)
+    remote = mu_is_follower(x.seg);
+    if (!status && !remote)
         status = local_give(&x);
-    if (!status && !far)
+    if (!status && !remote)
         status = wait_for_outcome(&x, deadline, ret_global, ret_size);
     mu_exit(x.ctx);
-    if (!status && far)
-        status = mu_giving_far(m, &x, deadline, ret_global, ret_size);
+    if (!status && remote)
+        status = mu_giving_remote(m, &x, deadline, ret_global, ret_size);
     free(x.given);
     free(x.records);
     free(x.value);

@@ -64,7 +64,7 @@ enum muster_status mu_giving_deliver(struct mu_exchange *x, size_t len, void **r
 enum muster_status mu_giving_look_for_failure(struct mu_exchange *x);
 
 /* Give, wait and settle on a follower's host, which keeps its keys on the leader's. Not within a muster call. */
-enum muster_status mu_giving_far(struct muster *m, struct mu_exchange *x, muster_deadline deadline, void **ret_global,
-                                 size_t *ret_size);
+enum muster_status mu_giving_remote(struct muster *m, struct mu_exchange *x, muster_deadline deadline,
+                                    void **ret_global, size_t *ret_size);
 
 #endif

@@ -185,7 +185,7 @@ static void put_tasks(const struct mu_cli_topo *topo, struct mu_cli_json *json)
         } else {
             mu_cli_json_null(json, "devices");
         }
-        mu_cli_json_text(json, "unknown", rank->elsewhere);
+        mu_cli_json_text(json, "unknown", rank->unknown);
         mu_cli_json_close(json, '}');
     }
     mu_cli_json_close(json, ']');

@@ -170,7 +170,7 @@ static void look_for_gpus(const struct mu_cli_topo *topo, struct mu_cli_rank *ra
     snprintf(path, sizeof path, "/proc/%u/environ", rank->pid);
     environment = read_all(path, &size);
     if (!environment) {
-        rank->elsewhere = "its environment cannot be read";
+        rank->unknown = "its environment cannot be read";
         return;
     }
     own = value_of(environment, size, "MUSTER_GPUS"); /* the launcher's word: it may let all tasks see all GPUs */
@@ -198,19 +198,17 @@ static void rank_look_at(const struct mu_cli_topo *topo, struct mu_cli_rank *ran
     gethostname(host, sizeof host - 1);
     if (!info->alive || !info->pid) {
         rank->pid = info->ended ? 0 : info->pid; /* the number may be another process's by now */
-        rank->elsewhere = info->ended     ? "its process has ended"
-                          : info->attempt ? "it does not run"
-                                          : "it has not joined";
+        rank->unknown = info->ended ? "its process has ended" : info->attempt ? "it does not run" : "it has not joined";
         return;
     }
     if (!unjoined && strcmp(host, info->host) != 0) {
-        rank->elsewhere = "it runs on another host";
+        rank->unknown = "it runs on another host";
         return;
     }
     snprintf(path, sizeof path, "/proc/%u/status", info->pid);
     rank->cpus = mu_cpus_of(path);
     if (!rank->cpus) {
-        rank->elsewhere = "its process is not to be seen from here";
+        rank->unknown = "its process is not to be seen from here";
         return;
     }
     rank->box = rank_place(topo, rank->cpus);

@@ -52,8 +52,8 @@ static void svg_put_ranks(const struct mu_svg_sheet *sheet, int32_t at)
             fprintf(sheet->out, ": CPUs %s", rank->cpus);
         for (size_t k = 0; k < rank->num_devices; k++)
             fprintf(sheet->out, "%s%s", k ? "," : "; ", sheet->topo->labels[rank->devices[k]]);
-        if (rank->elsewhere)
-            fprintf(sheet->out, "%s%s", rank->cpus ? "; " : ": ", rank->elsewhere);
+        if (rank->unknown)
+            fprintf(sheet->out, "%s%s", rank->cpus ? "; " : ": ", rank->unknown);
     }
 }
 

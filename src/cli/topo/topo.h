@@ -20,8 +20,8 @@ struct mu_cli_rank {
     int32_t box;      /* the smallest around these */
     int32_t *devices; /* that its environment shows it, by place */
     size_t num_devices;
-    int is_restricted;     /* a variable of the environment names them */
-    const char *elsewhere; /* why nothing more is known of it; NULL: all is known */
+    int is_restricted;   /* a variable of the environment names them */
+    const char *unknown; /* why nothing more is known of it; NULL: all is known */
 };
 
 struct mu_cli_topo {

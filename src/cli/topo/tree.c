@@ -266,8 +266,8 @@ void mu_cli_topo_tasks(const struct mu_cli_topo *topo, FILE *out)
         fprintf(out, "%-5d %-8s %-14s %-16s ", (int)rank->task, pid, place, rank->cpus ? rank->cpus : "-");
         for (size_t k = 0; k < rank->num_devices; k++)
             fprintf(out, "%s%s", k ? "," : "", topo->labels[rank->devices[k]]);
-        if (rank->elsewhere)
-            fprintf(out, "(%s)", rank->elsewhere);
+        if (rank->unknown)
+            fprintf(out, "(%s)", rank->unknown);
         else if (rank->num_devices == 0)
             fputs(rank->is_restricted || topo->num_gpus == 0 ? "none" : "all", out);
         putc('\n', out);

@@ -47,17 +47,17 @@ static const char *state_of(const struct mu_cli_barrier *m)
 static void traced_barrier_print(const struct mu_cli_barrier *m, FILE *out)
 {
     char name[80], last[16], behind[32], spread[32];
-    uint64_t end = m->last_ns + m->elsewhere_ns;
+    uint64_t end = m->last_ns + m->remote_ns;
 
     if (*m->name)
         snprintf(name, sizeof name, "%s", m->name);
     else
         snprintf(name, sizeof name, "#%016" PRIx64, m->object);
     mu_cli_print_text(out, name, strlen(name));
-    snprintf(last, sizeof last, m->elsewhere_ns ? "other" : "%d", m->last_task);
+    snprintf(last, sizeof last, m->remote_ns ? "other" : "%d", m->last_task);
     fprintf(out, "%*s %-9" PRIu64 " %-6u %-5s %-10s %-10s %s\n", strlen(name) < 24 ? 24 - (int)strlen(name) : 0, "",
             m->instance, m->count, last,
-            duration_words(m->elsewhere_ns ? m->elsewhere_ns : m->last_ns - m->before_ns, behind),
+            duration_words(m->remote_ns ? m->remote_ns : m->last_ns - m->before_ns, behind),
             duration_words(end - m->first_ns, spread), state_of(m));
 }
 
@@ -67,7 +67,7 @@ struct total {
 
 static int barrier_is_shown(const struct mu_cli_barrier *m)
 {
-    return m->count > 1 || m->elsewhere_ns;
+    return m->count > 1 || m->remote_ns;
 }
 
 /* Those that were waited for are not named: their hosts' traces name them. */
@@ -123,9 +123,9 @@ enum muster_status mu_cli_print_stragglers(const struct mu_cli_timeline *timelin
         const struct mu_cli_barrier *m = order[i];
 
         traced_barrier_print(m, out);
-        if (m->elsewhere_ns) {
+        if (m->remote_ns) {
             others.last++;
-            others.behind_ns += m->elsewhere_ns;
+            others.behind_ns += m->remote_ns;
         } else if (m->last_task >= 0) {
             totals[m->last_task].last++;
             totals[m->last_task].behind_ns += m->last_ns - m->before_ns;

@@ -142,7 +142,7 @@ static uint64_t longest_way(const struct muster_segment *segment)
     return longest;
 }
 
-static void look_elsewhere(struct mu_cli_timeline *t, const struct muster_segment *segment)
+static void remote_look(struct mu_cli_timeline *t, const struct muster_segment *segment)
 {
     uint64_t slack;
 
@@ -154,7 +154,7 @@ static void look_elsewhere(struct mu_cli_timeline *t, const struct muster_segmen
         struct mu_cli_barrier *m = &t->barriers[i];
 
         if (m->left_ns > m->last_ns && m->left_ns - m->last_ns > slack)
-            m->elsewhere_ns = m->left_ns - m->last_ns;
+            m->remote_ns = m->left_ns - m->last_ns;
     }
 }
 
@@ -196,7 +196,7 @@ enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, ui
     if (t.spans && t.barriers && arrivals && inside && seen) {
         spans_pair(&t, inside, segment->num_slots);
         barriers_collect(&t, arrivals, arrivals_pick(&t, now_ns, arrivals), seen);
-        look_elsewhere(&t, segment);
+        remote_look(&t, segment);
         *ret = t;
     } else {
         mu_cli_timeline_done(&t);

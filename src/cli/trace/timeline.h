@@ -19,7 +19,7 @@ struct mu_cli_barrier {
     int32_t last_task;                     /* the last arrival's */
     uint64_t first_ns, before_ns, last_ns; /* the first arrival, the last but one, the last */
     uint64_t left_ns;                      /* the first return with OK; 0: none */
-    uint64_t elsewhere_ns;                 /* all arrivals here waited so long for other hosts'; 0: for none */
+    uint64_t remote_ns;                    /* all arrivals here waited so long for other hosts'; 0: for none */
     int passed;                            /* somebody returned with OK */
     enum muster_status status;             /* OK then; else the first that is not, of those that have left */
 };

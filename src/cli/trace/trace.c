@@ -101,7 +101,7 @@ static void put_span(struct export *x, const struct mu_cli_span *span)
         mu_cli_json_unsigned(&x->json, "instance", e->value);
     if (m) {
         mu_cli_json_unsigned(&x->json, "arrivals", m->count);
-        if (m->elsewhere_ns)
+        if (m->remote_ns)
             mu_cli_json_null(&x->json, "last_task");
         else
             mu_cli_json_signed(&x->json, "last_task", m->last_task);

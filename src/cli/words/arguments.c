@@ -31,14 +31,14 @@ static char short_form(const struct mu_cli_call *call, const char *name, size_t 
 }
 
 /* What another launcher calls so is said of a job's start alone. */
-static const char *elsewhere_named(const struct mu_cli_call *call, const char *word)
+static const char *foreign_named(const struct mu_cli_call *call, const char *word)
 {
-    return call->verb && strcmp(call->verb->name, "run") == 0 ? mu_cli_elsewhere(word) : NULL;
+    return call->verb && strcmp(call->verb->name, "run") == 0 ? mu_cli_foreign_option(word) : NULL;
 }
 
 int mu_cli_unknown_option(const struct mu_cli_call *call, const char *name, size_t len)
 {
-    const char *ours = elsewhere_named(call, name);
+    const char *ours = foreign_named(call, name);
     struct mu_cli_guess guess;
     char meant[MU_CLI_GUESS_TEXT], letter = short_form(call, name, len);
 
@@ -60,7 +60,7 @@ int mu_cli_unknown_option(const struct mu_cli_call *call, const char *name, size
 int mu_cli_unknown_letter(const struct mu_cli_call *call, const char *word)
 {
     size_t len = mu_cli_utf8_length(word + 1, strlen(word + 1));
-    const char *ours = elsewhere_named(call, word);
+    const char *ours = foreign_named(call, word);
 
     if (ours)
         return mu_cli_usage(call, "unknown option %.*s; here that is %s", (int)strcspn(word, "="), word, ours);

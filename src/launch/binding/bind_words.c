@@ -25,7 +25,7 @@ static const char *const names[MU_NUM_PARTS] = {
 /* What other launchers call them. */
 static const struct {
     const char *theirs, *ours;
-} elsewhere[] = {
+} foreign[] = {
     {"socket", "package"},  {"node", "numa"},   {"l3cache", "l3"}, {"core-complex", "l3"},
     {"thread", "hwthread"}, {"pu", "hwthread"}, {"cores", "core"},
 };
@@ -43,9 +43,9 @@ const char *mu_launch_part_name(enum mu_launch_part part)
 
 static const char *other_name(const char *word, size_t len)
 {
-    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
-        if (strlen(elsewhere[i].theirs) == len && strncasecmp(elsewhere[i].theirs, word, len) == 0)
-            return elsewhere[i].ours;
+    for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
+        if (strlen(foreign[i].theirs) == len && strncasecmp(foreign[i].theirs, word, len) == 0)
+            return foreign[i].ours;
     return NULL;
 }
 

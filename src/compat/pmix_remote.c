@@ -1,5 +1,5 @@
 /*
- * compat/pmix_far.c: fences over several hosts, and values that another host's tasks have put.
+ * compat/pmix_remote.c: fences over several hosts, and values that another host's tasks have put.
  *
  * libpmix asks once all of this host's participants have come, and gives their bytes. What the hosts of a fence give is
  * gathered by the server's opener, in order of fences of the same tasks; each host gets all parts, one after the
@@ -227,7 +227,7 @@ static void say_had(struct mu_pmix *pmix, uint32_t host, uint32_t id, int status
 
 void mu_pmix_modex_had(struct mu_pmix *pmix, struct mu_pmix_call *call)
 {
-    say_had(pmix, call->host, call->far, call->what.failed ? MU_PMIX_ERR_NOMEM : call->status, call->what.bytes,
+    say_had(pmix, call->host, call->remote, call->what.failed ? MU_PMIX_ERR_NOMEM : call->status, call->what.bytes,
             call->what.failed ? 0 : call->what.len);
     mu_pmix_free_call(call);
 }
@@ -256,7 +256,7 @@ static void hear_modex(struct mu_pmix *pmix, struct mu_unpack *u)
         return;
     call->kind = MU_PMIX_CALL_MODEX_HAD;
     call->host = from;
-    call->far = id;
+    call->remote = id;
     proc = mu_pmix_proc_of(pmix, task);
     status = pmix->library.PMIx_server_dmodex_request(&proc, on_modex_had, call);
     if (status == MU_PMIX_SUCCESS)

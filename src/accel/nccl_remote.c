@@ -1,5 +1,5 @@
 /*
- * accel/nccl_far.c: a communicator's record on a host that is not the leader's.
+ * accel/nccl_remote.c: a communicator's record on a host that is not the leader's.
  *
  * Changes are asked for, one call each; the same call may be carried out twice, which changes nothing the second time
  * (nccl_record.h). Times go over as durations. What is looked at is the copy of the record that this host has, as of
@@ -170,8 +170,8 @@ static enum muster_status job_error(void *arg)
     return mu_cluster_error(call->m->seg, call->what);
 }
 
-enum muster_status mu_nccl_step_far(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_nccl_act *act,
-                                    muster_deadline deadline)
+enum muster_status mu_nccl_step_remote(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_nccl_act *act,
+                                       muster_deadline deadline)
 {
     struct mu_pack request = {0};
     struct mu_remote_call c = {
@@ -239,8 +239,8 @@ static enum muster_status record_room(struct mu_kv_read *r)
     return MUSTER_OK;
 }
 
-enum muster_status mu_nccl_read_far(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_wait *w,
-                                    uint64_t *ret_word, bool *ret_there)
+enum muster_status mu_nccl_read_remote(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_wait *w,
+                                       uint64_t *ret_word, bool *ret_there)
 {
     struct mu_kv_read r = {.key = call->key.words, .key_len = call->key.len, .room = record_room, .arg = call};
     uint64_t word;

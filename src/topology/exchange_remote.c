@@ -1,5 +1,5 @@
 /*
- * topology/exchange_far.c: an exchange of topologies on a follower's host: by calls to the leader's store.
+ * topology/exchange_remote.c: an exchange of topologies on a follower's host: by calls to the leader's store.
  *
  * The keys, their values and the steps are those of exchange.c; the leader's host does not tell the two apart. What
  * differs: ours is put by compare-and-set, all locals are read as one listing, and the outcome is waited for in slices,
@@ -137,8 +137,8 @@ static enum muster_status remote_late(struct muster *m, const struct mu_exchange
                    count < x->seg->num_tasks ? x->seg->num_tasks - count : 0, x->seg->num_tasks);
 }
 
-enum muster_status mu_giving_far(struct muster *m, struct mu_exchange *x, muster_deadline deadline, void **ret_global,
-                                 size_t *ret_size)
+enum muster_status mu_giving_remote(struct muster *m, struct mu_exchange *x, muster_deadline deadline,
+                                    void **ret_global, size_t *ret_size)
 {
     char own[MUSTER_KEY_MAX + 1], global[MUSTER_KEY_MAX + 1];
     enum muster_status failure = MUSTER_OK, status;

@@ -1,5 +1,5 @@
 /*
- * cli/run/elsewhere.c: options of other launchers, of mpirun's, mpiexec's, srun's and torchrun's, and what does that
+ * cli/run/foreign.c: options of other launchers, of mpirun's, mpiexec's, srun's and torchrun's, and what does that
  * here.
  */
 #include "cli/cli.h"
@@ -71,7 +71,7 @@ static int is_same(const char *word, size_t len, const char *name)
     return name[len] == 0;
 }
 
-const char *mu_cli_elsewhere(const char *word)
+const char *mu_cli_foreign_option(const char *word)
 {
     size_t len;
 
