@@ -227,7 +227,7 @@ static enum muster_status record_ask(struct mu_nccl_call *call, struct mu_nccl_a
     act->lost = !act->rechecked && mu_nccl_is_maker_lost(&call->record, &call->asker);
     if (act->lost)
         return MUSTER_OK;
-    act->answer = mu_nccl_ask(&call->record, &call->asker);
+    act->answer = mu_nccl_request(&call->record, &call->asker);
     act->changed = act->answer == MU_NCCL_TAKE || h->generation != before || h->state != state;
     return MUSTER_OK;
 }
@@ -241,7 +241,7 @@ static enum muster_status record_change(struct mu_nccl_call *call, struct mu_ncc
 
     switch (act->step) {
     case MU_NCCL_LOOK: break;
-    case MU_NCCL_ASK: return record_ask(call, act);
+    case MU_NCCL_REQUEST: return record_ask(call, act);
     case MU_NCCL_CLAIM: act->answer = mu_nccl_claim(r, a, call->generation); break;
     case MU_NCCL_MADE: act->accepted = mu_nccl_made(r, a, call->generation, act->ids); break;
     case MU_NCCL_FAIL:
@@ -268,7 +268,7 @@ static enum mu_verdict record_decide(struct mu_edit *e)
     act->there = act->changed = act->accepted = act->deletes = act->lost = false;
     act->answer = MU_NCCL_AGAIN;
     if (!e->version)
-        return act->step == MU_NCCL_ASK ? act_begin(call, act, e) : MU_KEEP;
+        return act->step == MU_NCCL_REQUEST ? act_begin(call, act, e) : MU_KEEP;
     e->status = copy_old(call, e);
     if (!e->status)
         e->status = record_change(call, act);
@@ -301,7 +301,7 @@ enum muster_status mu_nccl_step_here(struct mu_nccl_call *call, struct mu_ctx *c
     const struct mu_nccl_asker *a = &call->asker;
     enum muster_status status;
 
-    if (act->step == MU_NCCL_ASK && mu_nccl_presence(call, a->task, a->incarnation, a->attempt) != MU_NCCL_HERE)
+    if (act->step == MU_NCCL_REQUEST && mu_nccl_presence(call, a->task, a->incarnation, a->attempt) != MU_NCCL_HERE)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "%s: task %d, the caller, is in error itself, or was replaced",
                        call->what, a->task);
     status = mu_table_edit(&t, ctx, &call->key, MU_EDIT_WANTS_OLD, record_decide, &e, NULL);

@@ -187,7 +187,7 @@ static enum muster_status ask_until_answered(struct mu_nccl_call *call, struct m
                                              enum mu_nccl_answer *ret_answer)
 {
     for (;;) {
-        struct mu_nccl_act act = {.step = MU_NCCL_ASK};
+        struct mu_nccl_act act = {.step = MU_NCCL_REQUEST};
         enum muster_status status = mu_cluster_error(call->m->seg, call->what);
 
         if (!status)

@@ -86,7 +86,7 @@ struct mu_table mu_nccl_table(const struct mu_nccl_call *call);
 /* What the asker does to call->generation; the numbers go over the bridge (PROTOCOL.md). */
 enum mu_nccl_step {
     MU_NCCL_LOOK = 0,
-    MU_NCCL_ASK = 1,
+    MU_NCCL_REQUEST = 1,
     MU_NCCL_CLAIM = 2,
     MU_NCCL_MADE = 3,
     MU_NCCL_FAIL = 4,

@@ -216,7 +216,7 @@ bool mu_nccl_is_maker_lost(const struct mu_nccl_record *r, const struct mu_nccl_
            a->presence(a->arg, h->owner_task, h->owner_incarnation, h->owner_attempt) == MU_NCCL_LOST;
 }
 
-enum mu_nccl_answer mu_nccl_ask(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
+enum mu_nccl_answer mu_nccl_request(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
 {
     struct mu_nccl_head *h = r->head;
 

@@ -93,7 +93,7 @@ enum mu_nccl_answer {
 };
 
 /* One rank asks. The copy must have room for a record of the asker's size as well as its own. */
-enum mu_nccl_answer mu_nccl_ask(struct mu_nccl_record *r, const struct mu_nccl_asker *a);
+enum mu_nccl_answer mu_nccl_request(struct mu_nccl_record *r, const struct mu_nccl_asker *a);
 
 /* Whether the asker would begin the next generation because the maker of this one is lost. */
 bool mu_nccl_is_maker_lost(const struct mu_nccl_record *r, const struct mu_nccl_asker *a);

@@ -56,7 +56,7 @@ bool mu_nccl_unpack_request(struct mu_unpack *u, char name[MUSTER_NCCL_NAME_MAX 
 {
     struct mu_nccl_asker *a = ret_asker;
     uint8_t step = mu_unpack_u8(u);
-    bool by_rank = step == MU_NCCL_ASK || step == MU_NCCL_CLAIM || step == MU_NCCL_MADE || step == MU_NCCL_FINISH ||
+    bool by_rank = step == MU_NCCL_REQUEST || step == MU_NCCL_CLAIM || step == MU_NCCL_MADE || step == MU_NCCL_FINISH ||
                    step == MU_NCCL_WITHDRAW;
 
     *ret_act = (struct mu_nccl_act){.step = (enum mu_nccl_step)step};
@@ -71,7 +71,7 @@ bool mu_nccl_unpack_request(struct mu_unpack *u, char name[MUSTER_NCCL_NAME_MAX 
         return false;
     if (!by_rank) /* the shape is not looked at, and must not be believed */
         a->nranks = a->nids = a->rank = 0;
-    if (!*ret_generation && step != MU_NCCL_ASK && step != MU_NCCL_LOOK)
+    if (!*ret_generation && step != MU_NCCL_REQUEST && step != MU_NCCL_LOOK)
         return false;
     if (step == MU_NCCL_MADE)
         ret_act->ids = mu_unpack_raw(u, (size_t)a->nids * MUSTER_NCCL_ID_BYTES);
@@ -181,9 +181,9 @@ enum muster_status mu_nccl_step_remote(struct mu_nccl_call *call, struct mu_ctx 
     enum muster_status status;
 
     c.undisturbed = act->takes_back;
-    if (!act->takes_back && (act->step == MU_NCCL_ASK || act->step == MU_NCCL_CLAIM || act->step == MU_NCCL_LOOK))
+    if (!act->takes_back && (act->step == MU_NCCL_REQUEST || act->step == MU_NCCL_CLAIM || act->step == MU_NCCL_LOOK))
         c.ends = job_error; /* the others only tell, also of an error */
-    if ((act->step == MU_NCCL_ASK || act->step == MU_NCCL_CLAIM) && deadline < mu_now() + STEP_NS)
+    if ((act->step == MU_NCCL_REQUEST || act->step == MU_NCCL_CLAIM) && deadline < mu_now() + STEP_NS)
         c.deadline = mu_now() + STEP_NS;
     act->there = act->changed = act->accepted = act->deletes = false;
     act->answer = MU_NCCL_AGAIN;

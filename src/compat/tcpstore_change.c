@@ -17,7 +17,7 @@ static void read_value(struct mu_ts_conn *conn, mu_ts_step take)
     const struct mu_ts_name *name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
 
     conn->is_hash = name->is_hash;
-    mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, take), name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, mu_ts_request(conn, take), name->text, name->len);
 }
 
 /* What that has brought; version 0: it is absent. False: it could not be read, and the client is sent away. */
@@ -45,7 +45,7 @@ static void value_replace(struct mu_ts_conn *conn, const void *value, size_t len
     const void *stored = mu_ts_stored(conn, conn->f[0], name->is_hash, value, &len, &memory);
 
     if (stored)
-        mu_coord_compare_and_set(conn->store->options.coord, mu_ts_ask(conn, take), name->text, name->len,
+        mu_coord_compare_and_set(conn->store->options.coord, mu_ts_request(conn, take), name->text, name->len,
                                  conn->version, stored, len);
     free(memory);
 }
@@ -125,7 +125,8 @@ void mu_ts_sum(struct mu_ts_conn *conn, mu_ts_step take)
     if (name->is_hash)
         add_slowly(conn);
     else
-        mu_coord_increment(conn->store->options.coord, mu_ts_ask(conn, has_added), name->text, name->len, conn->number);
+        mu_coord_increment(conn->store->options.coord, mu_ts_request(conn, has_added), name->text, name->len,
+                           conn->number);
 }
 
 void mu_ts_add(struct mu_ts_conn *conn)
@@ -232,6 +233,6 @@ void mu_ts_append(struct mu_ts_conn *conn)
     if (name->is_hash)
         append_slowly(conn);
     else
-        mu_coord_append(conn->store->options.coord, mu_ts_ask(conn, has_appended), name->text, name->len,
+        mu_coord_append(conn->store->options.coord, mu_ts_request(conn, has_appended), name->text, name->len,
                         mu_ts_at(conn, conn->f[1]), conn->f[1].len);
 }

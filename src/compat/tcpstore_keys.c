@@ -37,7 +37,8 @@ void mu_ts_set(struct mu_ts_conn *conn)
     name = mu_ts_name_of(conn, MU_TS_KEYS, key);
     value = mu_ts_stored(conn, key, name->is_hash, mu_ts_at(conn, f), &len, &memory);
     if (value)
-        mu_coord_insert(conn->store->options.coord, mu_ts_ask(conn, has_set), name->text, name->len, value, len, true);
+        mu_coord_insert(conn->store->options.coord, mu_ts_request(conn, has_set), name->text, name->len, value, len,
+                        true);
     free(memory);
 }
 
@@ -79,7 +80,7 @@ void mu_ts_get(struct mu_ts_conn *conn)
     conn->f[0] = mu_ts_next_field(conn);
     name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
     conn->is_hash = name->is_hash;
-    mu_ts_ask(conn, has_got)->is_favoured = conn->store->favoured == conn;
+    mu_ts_request(conn, has_got)->is_favoured = conn->store->favoured == conn;
     mu_coord_try_get(conn->store->options.coord, &conn->ask, name->text, name->len);
 }
 
@@ -135,7 +136,7 @@ void mu_ts_check(struct mu_ts_conn *conn)
     conn->f[0] = mu_ts_next_field(conn);
     name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
     conn->is_hash = name->is_hash;
-    mu_ts_ask(conn, has_checked)->is_bare = !name->is_hash;
+    mu_ts_request(conn, has_checked)->is_bare = !name->is_hash;
     mu_coord_try_get(conn->store->options.coord, &conn->ask, name->text, name->len);
 }
 
@@ -156,7 +157,7 @@ void mu_ts_num_keys(struct mu_ts_conn *conn)
     const char *directory = mu_ts_directory[MU_TS_KEYS];
 
     conn->units -= SURVEY;
-    mu_coord_count(conn->store->options.coord, mu_ts_ask(conn, has_counted), directory, strlen(directory));
+    mu_coord_count(conn->store->options.coord, mu_ts_request(conn, has_counted), directory, strlen(directory));
 }
 
 /* An entry of the list: the key, and its length. */
@@ -221,7 +222,7 @@ static void has_listed(struct mu_ts_conn *conn)
 void mu_ts_list_keys(struct mu_ts_conn *conn)
 {
     const char *directory = mu_ts_directory[MU_TS_KEYS];
-    struct mu_coord_request *ask = mu_ts_ask(conn, has_listed);
+    struct mu_coord_request *ask = mu_ts_request(conn, has_listed);
 
     conn->units -= SURVEY;
     ask->write = write_key;
@@ -244,5 +245,5 @@ void mu_ts_delete(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
 
-    mu_coord_erase(conn->store->options.coord, mu_ts_ask(conn, has_deleted), name->text, name->len);
+    mu_coord_erase(conn->store->options.coord, mu_ts_request(conn, has_deleted), name->text, name->len);
 }

@@ -223,7 +223,7 @@ void mu_ts_run(struct mu_ts_conn *conn); /* what has come, as far as a turn goes
 
 /* ---- tcpstore_step.c ---- */
 /* Ask the engine: prepares conn->ask; the answer goes to `take`. */
-struct mu_coord_request *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take);
+struct mu_coord_request *mu_ts_request(struct mu_ts_conn *conn, mu_ts_step take);
 /* The request is over; or the step was without a call, and `next` follows. */
 void mu_ts_finish(struct mu_ts_conn *conn);
 void mu_ts_then(struct mu_ts_conn *conn, mu_ts_step next);

@@ -40,7 +40,7 @@ static void read_head(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = part_of(conn, "head");
 
-    mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, has_read_head), name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, mu_ts_request(conn, has_read_head), name->text, name->len);
 }
 
 static void has_read_tail(struct mu_ts_conn *conn)
@@ -59,7 +59,7 @@ void mu_ts_queue_look(struct mu_ts_conn *conn, mu_ts_step take)
     const struct mu_ts_name *name = part_of(conn, "tail");
 
     conn->looked = take;
-    mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, has_read_tail), name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, mu_ts_request(conn, has_read_tail), name->text, name->len);
 }
 
 static void answer_length(struct mu_ts_conn *conn)
@@ -86,7 +86,7 @@ static void lower_tail(struct mu_ts_conn *conn)
     char text[24];
     int len = snprintf(text, sizeof text, "%" PRIu64, conn->tail - 1);
 
-    mu_coord_compare_and_set(conn->store->options.coord, mu_ts_ask(conn, queue_has_failed), name->text, name->len,
+    mu_coord_compare_and_set(conn->store->options.coord, mu_ts_request(conn, queue_has_failed), name->text, name->len,
                              conn->version, text, (size_t)len);
 }
 
@@ -104,7 +104,7 @@ static void give_back_number(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = part_of(conn, "tail");
 
-    mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, has_read_own), name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, mu_ts_request(conn, has_read_own), name->text, name->len);
 }
 
 static void has_pushed(struct mu_ts_conn *conn)
@@ -126,7 +126,7 @@ static void queue_push(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = queue_item_name(conn, conn->tail);
 
-    mu_coord_insert(conn->store->options.coord, mu_ts_ask(conn, has_pushed), name->text, name->len,
+    mu_coord_insert(conn->store->options.coord, mu_ts_request(conn, has_pushed), name->text, name->len,
                     mu_ts_at(conn, conn->f[1]), conn->f[1].len, true);
 }
 
@@ -140,7 +140,7 @@ void mu_ts_queue_push(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = part_of(conn, "tail");
 
-    mu_coord_increment(conn->store->options.coord, mu_ts_ask(conn, has_number), name->text, name->len, 1);
+    mu_coord_increment(conn->store->options.coord, mu_ts_request(conn, has_number), name->text, name->len, 1);
 }
 
 /* ---- pop --------------------------------------------------------------------------------------------------------- */
@@ -157,7 +157,7 @@ static void queue_drop(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = queue_item_name(conn, conn->head + 1);
 
-    mu_coord_erase(conn->store->options.coord, mu_ts_ask(conn, has_dropped), name->text, name->len);
+    mu_coord_erase(conn->store->options.coord, mu_ts_request(conn, has_dropped), name->text, name->len);
 }
 
 /* It is ours. */
@@ -180,7 +180,7 @@ static void queue_claim(struct mu_ts_conn *conn)
     char text[24];
     int len = snprintf(text, sizeof text, "%" PRIu64, conn->head + 1);
 
-    mu_coord_compare_and_set(conn->store->options.coord, mu_ts_ask(conn, has_claimed), name->text, name->len,
+    mu_coord_compare_and_set(conn->store->options.coord, mu_ts_request(conn, has_claimed), name->text, name->len,
                              conn->version, text, (size_t)len);
 }
 
@@ -230,7 +230,7 @@ static void read_item(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = queue_item_name(conn, conn->head + 1);
 
-    mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, has_read_item), name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, mu_ts_request(conn, has_read_item), name->text, name->len);
 }
 
 static void queue_has_looked(struct mu_ts_conn *conn)

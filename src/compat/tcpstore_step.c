@@ -120,7 +120,7 @@ static void on_request_answered(struct mu_coord_request *ask)
         mu_ts_turn(conn);
 }
 
-struct mu_coord_request *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take)
+struct mu_coord_request *mu_ts_request(struct mu_ts_conn *conn, mu_ts_step take)
 {
     struct mu_coord_request *ask = &conn->ask;
 

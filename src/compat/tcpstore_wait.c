@@ -230,7 +230,7 @@ static void drop_sign(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = sign_of(conn, conn->passes - 2);
 
-    mu_coord_erase(conn->store->options.coord, mu_ts_ask(conn, has_let_pass), name->text, name->len);
+    mu_coord_erase(conn->store->options.coord, mu_ts_request(conn, has_let_pass), name->text, name->len);
 }
 
 static void has_put_sign(struct mu_ts_conn *conn)
@@ -245,7 +245,7 @@ static void put_sign(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = sign_of(conn, conn->passes);
 
-    mu_coord_insert(conn->store->options.coord, mu_ts_ask(conn, has_put_sign), name->text, name->len, "passed", 6,
+    mu_coord_insert(conn->store->options.coord, mu_ts_request(conn, has_put_sign), name->text, name->len, "passed", 6,
                     true);
 }
 
@@ -259,7 +259,7 @@ static void count_pass(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = passes_of(conn);
 
-    mu_coord_increment(conn->store->options.coord, mu_ts_ask(conn, has_counted_pass), name->text, name->len, 1);
+    mu_coord_increment(conn->store->options.coord, mu_ts_request(conn, has_counted_pass), name->text, name->len, 1);
 }
 
 static void has_come(struct mu_ts_conn *conn)
@@ -285,7 +285,7 @@ static void has_read_passes(struct mu_ts_conn *conn)
 void mu_ts_barrier(struct mu_ts_conn *conn)
 {
     struct mu_coord *coord = conn->store->options.coord;
-    struct mu_coord_request *ask = mu_ts_ask(conn, has_read_passes);
+    struct mu_coord_request *ask = mu_ts_request(conn, has_read_passes);
     const struct mu_ts_name *name = passes_of(conn);
 
     if (mu_coord_options(coord)->lanes)

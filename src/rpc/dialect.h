@@ -140,12 +140,12 @@ void mu_gather_left(struct mu_visit *visit);
 extern const struct mu_gather mu_tsl_devices, mu_xla_topology; /* as they begin */
 
 /* keys.c: calls that differ only in where their requests' fields lie. */
-void mu_ask_insert(struct mu_visit *visit, const ProtobufCMessage *request);
-void mu_ask_get(struct mu_visit *visit, const ProtobufCMessage *request);
-void mu_ask_try(struct mu_visit *visit, const ProtobufCMessage *request);
-void mu_ask_increment(struct mu_visit *visit, const ProtobufCMessage *request);
-void mu_ask_dir(struct mu_visit *visit, const ProtobufCMessage *request);
-void mu_ask_delete(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_visit_insert(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_visit_get(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_visit_try(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_visit_increment(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_visit_dir(struct mu_visit *visit, const ProtobufCMessage *request);
+void mu_visit_delete(struct mu_visit *visit, const ProtobufCMessage *request);
 
 /* Answers that have the same bytes in several dialects. */
 void mu_reply_empty(struct mu_visit *visit);

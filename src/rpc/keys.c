@@ -23,7 +23,7 @@ static ProtobufCBinaryData request_key(const struct mu_visit *v, const ProtobufC
     return *(const ProtobufCBinaryData *)request_field(request, v->method->key);
 }
 
-void mu_ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
+void mu_visit_insert(struct mu_visit *v, const ProtobufCMessage *request)
 {
     static const key_value none = MU__XLA_COORDINATION__KEY_VALUE_ENTRY__INIT;
     const key_value *said = *(const key_value *const *)request_field(request, v->method->key);
@@ -33,7 +33,7 @@ void mu_ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
                     *(const protobuf_c_boolean *)request_field(request, v->method->more));
 }
 
-void mu_ask_get(struct mu_visit *v, const ProtobufCMessage *request)
+void mu_visit_get(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ProtobufCBinaryData key = request_key(v, request);
 
@@ -41,7 +41,7 @@ void mu_ask_get(struct mu_visit *v, const ProtobufCMessage *request)
         mu_coord_get(v->coord, &v->ask, MU_BYTES(key));
 }
 
-void mu_ask_try(struct mu_visit *v, const ProtobufCMessage *request)
+void mu_visit_try(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ProtobufCBinaryData key = request_key(v, request);
 
@@ -49,7 +49,7 @@ void mu_ask_try(struct mu_visit *v, const ProtobufCMessage *request)
         mu_coord_try_get(v->coord, &v->ask, MU_BYTES(key));
 }
 
-void mu_ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
+void mu_visit_increment(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ProtobufCBinaryData key = request_key(v, request);
 
@@ -57,7 +57,7 @@ void mu_ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
         mu_coord_increment(v->coord, &v->ask, MU_BYTES(key), *(const int64_t *)request_field(request, v->method->more));
 }
 
-void mu_ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
+void mu_visit_dir(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ProtobufCBinaryData key = request_key(v, request);
 
@@ -65,7 +65,7 @@ void mu_ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
     mu_coord_get_dir(v->coord, &v->ask, MU_BYTES(key));
 }
 
-void mu_ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
+void mu_visit_delete(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ProtobufCBinaryData key = request_key(v, request);
 

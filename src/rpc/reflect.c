@@ -285,7 +285,7 @@ static void give_extensions(struct mu_rpc_call *call, response *r, ProtobufCBina
     response_give(call, r);
 }
 
-static void question_answer(struct mu_rpc_call *call, const request *q, response *r)
+static void reflection_answer(struct mu_rpc_call *call, const request *q, response *r)
 {
     const struct mu_rpc_described *d = call->conn->rpc->described;
     bool is_type;
@@ -334,7 +334,7 @@ static void begin_info(struct mu_rpc_call *call, const void *body, size_t len)
     r.valid_host = ((request *)message)->host;
     r.original_request = (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)body};
     if (rpc->described)
-        question_answer(call, (request *)message, &r);
+        reflection_answer(call, (request *)message, &r);
     else
         mu_rpc_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "what is described here cannot be read: %s",
                            muster_last_error());

@@ -27,7 +27,7 @@ enum {
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
 /* False: no memory. */
-static bool question_set(struct mu_worker_call *call, const char *path, const void *message, size_t len)
+static bool call_request_set(struct mu_worker_call *call, const char *path, const void *message, size_t len)
 {
     uint8_t *bytes = malloc(PREFIX + len);
 
@@ -52,7 +52,7 @@ struct mu_worker_call *mu_worker_call_new(const struct mu_link_name *name, const
     struct mu_worker_call *call = calloc(1, sizeof *call);
     bool is_v6 = strchr(name->host, ':') != NULL;
 
-    if (!call || !question_set(call, path, message, len)) {
+    if (!call || !call_request_set(call, path, message, len)) {
         free(call);
         return NULL;
     }
@@ -155,8 +155,8 @@ static int on_answer_stream_close(nghttp2_session *session, int32_t id, uint32_t
     return 0;
 }
 
-static ssize_t on_question_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t size, uint32_t *flags,
-                                nghttp2_data_source *source, void *user)
+static ssize_t on_request_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t size, uint32_t *flags,
+                               nghttp2_data_source *source, void *user)
 {
     struct mu_worker_call *call = source->ptr;
     size_t left = call->len - call->given, part = left < size ? left : size;
@@ -182,7 +182,7 @@ static bool worker_call_submit(struct mu_worker_call *call)
 {
     char timeout[32];
     nghttp2_nv nv[8];
-    nghttp2_data_provider provider = {.source.ptr = call, .read_callback = on_question_read};
+    nghttp2_data_provider provider = {.source.ptr = call, .read_callback = on_request_read};
 
     if (!nghttp2_session_check_request_allowed(call->session)) /* the other end has said that it will close it */
         return false;
@@ -254,7 +254,7 @@ static void worker_call_speak(struct mu_worker_call *call)
 
 bool mu_worker_call_again(struct mu_worker_call *call, const char *path, const void *message, size_t len)
 {
-    if (!question_set(call, path, message, len))
+    if (!call_request_set(call, path, message, len))
         return false;
     call->is_answered = call->has_status = false;
     call->why[0] = call->words[0] = 0;

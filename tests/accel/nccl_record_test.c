@@ -60,7 +60,7 @@ static enum mu_nccl_answer ask(uint32_t rank)
 {
     struct mu_nccl_asker a = asker(rank);
 
-    return mu_nccl_ask(&r, &a);
+    return mu_nccl_request(&r, &a);
 }
 
 static bool made(uint32_t rank, uint64_t generation)
@@ -180,19 +180,19 @@ TEST_WITH(what_another_host_asks_twice_is_done_once, begin, NULL)
     a.claims = again.claims = again.resent = true;
     a.attempt = again.attempt = 7;
     assert_true(made(0, 1));
-    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_THERE);
-    assert_int_equal(mu_nccl_ask(&r, &again), MU_NCCL_THERE); /* nothing was changed by it */
+    assert_int_equal(mu_nccl_request(&r, &a), MU_NCCL_THERE);
+    assert_int_equal(mu_nccl_request(&r, &again), MU_NCCL_THERE); /* nothing was changed by it */
     assert_int_equal(r.head->taken, 1);
     assert_int_equal(mu_nccl_claim(&r, &a, 1), MU_NCCL_TAKE);
     assert_int_equal(mu_nccl_claim(&r, &again, 1), MU_NCCL_TAKE);
     assert_int_equal(r.head->taken, 2);
     assert_int_equal(MU_NCCL_ATTEMPT(r.takers[1].flags), 7);
     assert_int_equal(mu_nccl_claim(&r, &a, 1), MU_NCCL_CLAIMED); /* a second time, and not the same call */
-    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_TWICE);
+    assert_int_equal(mu_nccl_request(&r, &a), MU_NCCL_TWICE);
     for (uint32_t i = 2; i < RANKS; i++)
         assert_int_equal(ask(i), MU_NCCL_TAKE);
-    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_MAKE); /* the next one, whose maker's answer is lost */
-    assert_int_equal(mu_nccl_ask(&r, &again), MU_NCCL_MAKE);
+    assert_int_equal(mu_nccl_request(&r, &a), MU_NCCL_MAKE); /* the next one, whose maker's answer is lost */
+    assert_int_equal(mu_nccl_request(&r, &again), MU_NCCL_MAKE);
     assert_int_equal(r.head->generation, 2);
     assert_int_equal(mu_nccl_claim(&r, &again, 1), MU_NCCL_TAKE); /* all had taken it, so this one, too */
     assert_int_equal(mu_nccl_claim(&r, &a, 1), MU_NCCL_AGAIN);
@@ -256,7 +256,7 @@ TEST_WITH(another_version_ends_the_generation_and_names_both, begin, NULL)
 
     assert_true(made(0, 1));
     a.version = 23203;
-    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_OTHER_VERSION);
+    assert_int_equal(mu_nccl_request(&r, &a), MU_NCCL_OTHER_VERSION);
     assert_true(is_dead(1));
     assert_string_equal(reason, "task 2 has NCCL 2.32.3, but the id was made by task 0 with 2.28.9");
     assert_int_equal(ask(1), MU_NCCL_MAKE);
@@ -267,20 +267,20 @@ TEST_WITH(other_numbers_are_refused_until_the_next_generation, begin, NULL)
     struct mu_nccl_asker a = asker(1);
 
     a.nranks = 2;
-    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_OTHER_COUNT);
+    assert_int_equal(mu_nccl_request(&r, &a), MU_NCCL_OTHER_COUNT);
     assert_true(made(0, 1));
-    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_OTHER_COUNT);
+    assert_int_equal(mu_nccl_request(&r, &a), MU_NCCL_OTHER_COUNT);
     a = asker(1);
     a.task = 3;
     a.rank = 0;
     a.incarnation = incarnations[3];
-    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_CLAIMED);
+    assert_int_equal(mu_nccl_request(&r, &a), MU_NCCL_CLAIMED);
     assert_true(mu_nccl_fail(&r, 1, now, "because"));
     assert_false(mu_nccl_fail(&r, 1, now, "again"));
     a = asker(1);
     a.nranks = 2;
     a.nids = 2;
-    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_MAKE);
+    assert_int_equal(mu_nccl_request(&r, &a), MU_NCCL_MAKE);
     assert_int_equal(r.head->nranks, 2);
     assert_int_equal(r.head->nids, 2);
     assert_string_equal(r.head->reason, "because");
