@@ -39,7 +39,7 @@ void sim_relay_connect(uint32_t host)
     sim_way_clear(&h->trunk_up, 0);
     sim_way_clear(&h->trunk_down, 0);
     h->relay = sim_relays ? choose(host) : 0;
-    h->route = (struct mu_via_route){.channel = ++sim.channels};
+    h->route = (struct mu_mux_route){.channel = ++sim.channels};
     if (h->relay)
         sim_say("host %u comes by host %u, as %u", host, h->relay, h->route.channel);
 }
@@ -64,7 +64,7 @@ void sim_relay_forget(uint32_t host)
 
     sim_way_clear(&h->trunk_up, 0);
     sim_way_clear(&h->trunk_down, 0);
-    mu_via_done(&h->batch);
+    mu_mux_done(&h->batch);
     memset(&h->batch, 0, sizeof h->batch);
 }
 
@@ -74,7 +74,7 @@ void sim_relay_send(uint32_t host, uint8_t type, const void *payload, size_t len
 {
     struct sim_host *h = &sim.hosts[host];
 
-    if (!mu_via_add(&sim.hosts[h->relay].batch, &h->route, type, NULL, 0, payload, len))
+    if (!mu_mux_add(&sim.hosts[h->relay].batch, &h->route, type, NULL, 0, payload, len))
         abort();
 }
 
@@ -106,7 +106,7 @@ static bool send_item(void *arg, const void *head, size_t head_len, const void *
 void sim_relay_flush(void)
 {
     for (uint32_t r = 1; r < sim.num_hosts; r++)
-        mu_via_send(&sim.hosts[r].batch, send_item, &sim.hosts[r]);
+        mu_mux_send(&sim.hosts[r].batch, send_item, &sim.hosts[r]);
 }
 
 /* ---- the relay's end --------------------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static struct sim_host *behind(uint32_t relay, uint32_t channel)
     return NULL;
 }
 
-static void pass_down(struct sim_host *h, const struct mu_via_message *m)
+static void pass_down(struct sim_host *h, const struct mu_mux_message *m)
 {
     struct sim_frame *f;
 
@@ -148,7 +148,7 @@ static void pass_down(struct sim_host *h, const struct mu_via_message *m)
     sim_way_add(&h->link.down, f);
 }
 
-static void pass_up(struct sim_host *h, const struct mu_via_message *m)
+static void pass_up(struct sim_host *h, const struct mu_mux_message *m)
 {
     if (!h || h->link.leader == SIM_END_DOWN)
         return;
@@ -160,7 +160,7 @@ static void pass_up(struct sim_host *h, const struct mu_via_message *m)
 bool sim_relay_deliver(uint32_t relay, bool up)
 {
     struct sim_host *r = &sim.hosts[relay];
-    struct mu_via_message m;
+    struct mu_mux_message m;
     struct sim_frame *f;
 
     if (!(up ? sim.hosts[0].agent : r->agent))
@@ -168,9 +168,9 @@ bool sim_relay_deliver(uint32_t relay, bool up)
     f = sim_way_take(up ? &r->trunk_up : &r->trunk_down);
     if (!f)
         return false;
-    SIM_CHECK(mu_via_read(f->payload, f->len, &m), "a message by host %u cannot be read", relay);
+    SIM_CHECK(mu_mux_read(f->payload, f->len, &m), "a message by host %u cannot be read", relay);
     for (uint32_t i = 0; i < m.count; i++) {
-        struct sim_host *h = behind(relay, mu_via_channel(&m, i));
+        struct sim_host *h = behind(relay, mu_mux_channel(&m, i));
 
         if (up)
             pass_up(h, &m);

@@ -63,9 +63,9 @@ struct sim_host {
     struct mu_core core;
     struct sim_link link; /* of a follower */
     uint32_t relay;       /* by which it has come; 0: by none */
-    struct mu_via_route route;
+    struct mu_mux_route route;
     struct sim_way trunk_up, trunk_down; /* of a relay: messages for those behind it */
-    struct mu_via_batch batch;
+    struct mu_mux_batch batch;
     uint64_t ahead; /* its clock, of the run's, ns; and how far that goes while the run's goes a thousand */
     uint32_t speed;
     bool awake;     /* it may have something to do */

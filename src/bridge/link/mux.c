@@ -27,34 +27,34 @@ static uint64_t hash_of(uint8_t type, const uint8_t *at, size_t len)
     return len > ENDS ? hash_some(h, at + len - ENDS, ENDS) : h;
 }
 
-static struct mu_via_item *item_at(const struct mu_via_batch *b, uint32_t i)
+static struct mu_mux_item *item_at(const struct mu_mux_batch *b, uint32_t i)
 {
-    return (struct mu_via_item *)(void *)b->items.bytes + i;
+    return (struct mu_mux_item *)(void *)b->items.bytes + i;
 }
 
-static struct mu_via_channel *channel_at(const struct mu_via_batch *b, uint32_t i)
+static struct mu_mux_channel *channel_at(const struct mu_mux_batch *b, uint32_t i)
 {
-    return (struct mu_via_channel *)(void *)b->channels.bytes + i;
+    return (struct mu_mux_channel *)(void *)b->channels.bytes + i;
 }
 
-static uint32_t num_items(const struct mu_via_batch *b)
+static uint32_t num_items(const struct mu_mux_batch *b)
 {
-    return (uint32_t)(b->items.len / sizeof(struct mu_via_item));
+    return (uint32_t)(b->items.len / sizeof(struct mu_mux_item));
 }
 
-static uint32_t num_channels(const struct mu_via_batch *b)
+static uint32_t num_channels(const struct mu_mux_batch *b)
 {
-    return (uint32_t)(b->channels.len / sizeof(struct mu_via_channel));
+    return (uint32_t)(b->channels.len / sizeof(struct mu_mux_channel));
 }
 
 /* An item behind the route's last one with the bytes that were just appended at `at`; UINT32_MAX: none. */
-static uint32_t mux_item_find(const struct mu_via_batch *b, const struct mu_via_route *route, uint8_t type,
+static uint32_t mux_item_find(const struct mu_mux_batch *b, const struct mu_mux_route *route, uint8_t type,
                               uint64_t hash, size_t at, size_t len)
 {
     uint32_t tries = 0;
 
     for (uint32_t i = b->slots[hash % 256]; i && b->sent + i > route->last && tries < TRIES; tries++) {
-        const struct mu_via_item *item = item_at(b, i - 1);
+        const struct mu_mux_item *item = item_at(b, i - 1);
 
         if (item->hash == hash && item->type == type && item->len == len && item->count < UINT16_MAX &&
             (!len || memcmp(b->bytes.bytes + item->at, b->bytes.bytes + at, len) == 0))
@@ -64,9 +64,9 @@ static uint32_t mux_item_find(const struct mu_via_batch *b, const struct mu_via_
     return UINT32_MAX;
 }
 
-static bool add_channel(struct mu_via_batch *b, struct mu_via_item *item, uint32_t channel)
+static bool add_channel(struct mu_mux_batch *b, struct mu_mux_item *item, uint32_t channel)
 {
-    const struct mu_via_channel c = {.channel = channel, .next = UINT32_MAX};
+    const struct mu_mux_channel c = {.channel = channel, .next = UINT32_MAX};
     uint32_t place = num_channels(b);
 
     mu_pack_raw(&b->channels, &c, sizeof c);
@@ -81,11 +81,11 @@ static bool add_channel(struct mu_via_batch *b, struct mu_via_item *item, uint32
     return true;
 }
 
-bool mu_via_add(struct mu_via_batch *b, struct mu_via_route *route, uint8_t type, const void *head, size_t head_len,
+bool mu_mux_add(struct mu_mux_batch *b, struct mu_mux_route *route, uint8_t type, const void *head, size_t head_len,
                 const void *payload, size_t len)
 {
     size_t at = b->bytes.len, whole = head_len + len;
-    struct mu_via_item item = {.at = at, .len = whole, .type = type};
+    struct mu_mux_item item = {.at = at, .len = whole, .type = type};
     uint32_t place;
 
     mu_pack_raw(&b->bytes, head, head_len);
@@ -108,7 +108,7 @@ bool mu_via_add(struct mu_via_batch *b, struct mu_via_route *route, uint8_t type
     return add_channel(b, item_at(b, place), route->channel);
 }
 
-static bool pack_head(struct mu_via_batch *b, const struct mu_via_item *item)
+static bool pack_head(struct mu_mux_batch *b, const struct mu_mux_item *item)
 {
     mu_pack_reset(&b->head);
     mu_pack_u8(&b->head, item->type);
@@ -125,14 +125,14 @@ static void pack_empty(struct mu_pack *p)
         mu_pack_done(p);
 }
 
-bool mu_via_send(struct mu_via_batch *b,
+bool mu_mux_send(struct mu_mux_batch *b,
                  bool (*send)(void *arg, const void *head, size_t head_len, const void *payload, size_t len), void *arg)
 {
     uint32_t count = num_items(b);
     bool ok = true;
 
     for (uint32_t i = 0; i < count && ok; i++) {
-        const struct mu_via_item *item = item_at(b, i);
+        const struct mu_mux_item *item = item_at(b, i);
 
         ok = pack_head(b, item) &&
              send(arg, b->head.bytes, b->head.len, item->len ? b->bytes.bytes + item->at : NULL, item->len);
@@ -147,7 +147,7 @@ bool mu_via_send(struct mu_via_batch *b,
     return ok;
 }
 
-void mu_via_done(struct mu_via_batch *b)
+void mu_mux_done(struct mu_mux_batch *b)
 {
     mu_pack_done(&b->bytes);
     mu_pack_done(&b->items);
@@ -155,7 +155,7 @@ void mu_via_done(struct mu_via_batch *b)
     mu_pack_done(&b->head);
 }
 
-bool mu_via_read(const void *bytes, size_t len, struct mu_via_message *ret)
+bool mu_mux_read(const void *bytes, size_t len, struct mu_mux_message *ret)
 {
     struct mu_unpack u = mu_unpack_of(bytes, len);
 
@@ -167,7 +167,7 @@ bool mu_via_read(const void *bytes, size_t len, struct mu_via_message *ret)
     return !u.failed && ret->count > 0;
 }
 
-uint32_t mu_via_channel(const struct mu_via_message *message, uint32_t i)
+uint32_t mu_mux_channel(const struct mu_mux_message *message, uint32_t i)
 {
     struct mu_unpack u = mu_unpack_of(message->channels + 4 * (size_t)i, 4);
 

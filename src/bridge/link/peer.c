@@ -189,7 +189,7 @@ void mu_peer_free_all(struct mu_link_peer **list)
         mu_peer_forget_queue(p);
         mu_frame_reader_done(&p->reader);
         if (p->branch)
-            mu_via_done(&p->branch->batch);
+            mu_mux_done(&p->branch->batch);
         free(p->branch);
         free(p->join);
         if (p->ssl) /* else OpenSSL may not be open */

@@ -65,7 +65,7 @@ struct mu_link_branch {
     char address[64]; /* where */
     uint32_t count, coming;
     struct mu_link_peer *first;
-    struct mu_via_batch batch; /* that is to be said to them */
+    struct mu_mux_batch batch; /* that is to be said to them */
 };
 
 /* A connection; on the leader also a host behind a relay, which has no socket here, but the relay's connection. */
@@ -94,7 +94,7 @@ struct mu_link_peer {
     /* Leader, link/via.c */
     struct mu_link_branch *branch; /* NULL: it is no relay */
     struct mu_link_peer *relay, *next_behind;
-    struct mu_via_route route;
+    struct mu_mux_route route;
     bool is_told; /* the relay knows of its end */
     /* Leader, link/tree.c */
     struct mu_join *join;

@@ -209,7 +209,7 @@ static bool send_via(void *arg, const void *head, size_t head_len, const void *p
 
 void mu_branch_drain(struct mu_link_peer *relay)
 {
-    if (!mu_via_send(&relay->branch->batch, send_via, relay))
+    if (!mu_mux_send(&relay->branch->batch, send_via, relay))
         mu_peer_close(relay, MU_LINK_QUIET, "there is no memory for what is to be sent");
 }
 
@@ -217,7 +217,7 @@ bool mu_branch_send(struct mu_link_peer *p, uint8_t type, const void *head, size
                     size_t len)
 {
     struct mu_link_peer *relay = p->relay;
-    struct mu_via_batch *batch = &relay->branch->batch;
+    struct mu_mux_batch *batch = &relay->branch->batch;
     size_t waiting = relay->queued + batch->bytes.len;
     uint32_t host = p->host;
 
@@ -233,7 +233,7 @@ bool mu_branch_send(struct mu_link_peer *p, uint8_t type, const void *head, size
         head = &host;
         head_len = sizeof host;
     }
-    if (relay->state != MU_LINK_UP || !mu_via_add(batch, &p->route, type, head, head_len, payload, len)) {
+    if (relay->state != MU_LINK_UP || !mu_mux_add(batch, &p->route, type, head, head_len, payload, len)) {
         mu_peer_close(relay, MU_LINK_QUIET, "there is no memory for what is to be sent");
         return false;
     }

@@ -31,10 +31,10 @@ static struct mu_link_peer *leader_of(const struct mu_link_relay *r)
 
 static bool send_up(struct mu_link_relay *r, uint32_t channel, uint8_t type, const void *payload, size_t len)
 {
-    uint8_t head[MU_VIA_HEAD + 4] = {type, 1, 0};
+    uint8_t head[MU_MUX_HEAD + 4] = {type, 1, 0};
 
     for (int i = 0; i < 4; i++)
-        head[MU_VIA_HEAD + i] = (uint8_t)(channel >> (8 * i));
+        head[MU_MUX_HEAD + i] = (uint8_t)(channel >> (8 * i));
     return leader_of(r) && mu_peer_send_parts(leader_of(r), MU_FRAME_VIA, head, sizeof head, payload, len);
 }
 
@@ -152,7 +152,7 @@ static void say_leave(struct mu_link_peer *p)
     p->link->due = 0;
 }
 
-static void joiner_welcome(struct mu_link_relay *r, uint32_t channel, const struct mu_via_message *m)
+static void joiner_welcome(struct mu_link_relay *r, uint32_t channel, const struct mu_mux_message *m)
 {
     struct mu_unpack u = mu_unpack_of(m->payload, m->len);
     uint32_t host = mu_unpack_u32(&u);
@@ -163,7 +163,7 @@ static void joiner_welcome(struct mu_link_relay *r, uint32_t channel, const stru
     r->channels[host] = channel;
 }
 
-static void say_text(struct mu_link_peer *p, const struct mu_via_message *m)
+static void say_text(struct mu_link_peer *p, const struct mu_mux_message *m)
 {
     char why[256];
 
@@ -172,7 +172,7 @@ static void say_text(struct mu_link_peer *p, const struct mu_via_message *m)
     mu_peer_dismiss(p, why);
 }
 
-static void pass_down(struct mu_link_relay *r, uint32_t channel, const struct mu_via_message *m)
+static void pass_down(struct mu_link_relay *r, uint32_t channel, const struct mu_mux_message *m)
 {
     struct mu_link_peer *p = channel_find(r, channel);
 
@@ -190,14 +190,14 @@ static void pass_down(struct mu_link_relay *r, uint32_t channel, const struct mu
 
 void mu_relay_take(struct mu_link_peer *p, const struct mu_message *message)
 {
-    struct mu_via_message m;
+    struct mu_mux_message m;
 
-    if (!mu_via_read(message->bytes, message->len, &m)) {
+    if (!mu_mux_read(message->bytes, message->len, &m)) {
         mu_peer_take_wrong(p, message, " that is not well formed");
         return;
     }
     for (uint32_t i = 0; i < m.count; i++)
-        pass_down(p->link->relay, mu_via_channel(&m, i), &m);
+        pass_down(p->link->relay, mu_mux_channel(&m, i), &m);
 }
 
 /* ---- the beginning and the end ---- */

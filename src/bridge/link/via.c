@@ -66,7 +66,7 @@ static struct mu_link_peer *muxed_find(const struct mu_link_peer *relay, uint32_
 }
 
 /* Somebody has come to the relay. The address from where, then its JOIN. */
-static void muxed_come(struct mu_link_peer *relay, uint32_t channel, const struct mu_via_message *m)
+static void muxed_come(struct mu_link_peer *relay, uint32_t channel, const struct mu_mux_message *m)
 {
     struct mu_link *link = relay->link;
     struct mu_unpack u = mu_unpack_of(m->payload, m->len);
@@ -95,7 +95,7 @@ static void muxed_come(struct mu_link_peer *relay, uint32_t channel, const struc
     mu_peer_join(p, u.at, u.failed ? 0 : u.left);
 }
 
-static void be_gone(struct mu_link_peer *p, const struct mu_via_message *m)
+static void be_gone(struct mu_link_peer *p, const struct mu_mux_message *m)
 {
     struct mu_unpack u = mu_unpack_of(m->payload, m->len);
     uint64_t silent = mu_unpack_u64(&u);
@@ -109,7 +109,7 @@ static void be_gone(struct mu_link_peer *p, const struct mu_via_message *m)
     mu_peer_close(p, MU_LINK_QUIET, "%s", u.failed ? "its connection broke" : why);
 }
 
-static void muxed_hear(struct mu_link_peer *p, const struct mu_via_message *m)
+static void muxed_hear(struct mu_link_peer *p, const struct mu_mux_message *m)
 {
     const struct mu_link_events *events = &p->link->options.events;
 
@@ -123,15 +123,15 @@ static void muxed_hear(struct mu_link_peer *p, const struct mu_via_message *m)
 /* Of a channel that has ended here, something may still be on its way. */
 void mu_branch_take(struct mu_link_peer *relay, const struct mu_message *message)
 {
-    struct mu_via_message m;
+    struct mu_mux_message m;
     struct mu_link_peer *p;
     uint32_t channel;
 
-    if (!mu_via_read(message->bytes, message->len, &m) || m.count != 1) {
+    if (!mu_mux_read(message->bytes, message->len, &m) || m.count != 1) {
         mu_peer_take_wrong(relay, message, " that is not well formed");
         return;
     }
-    channel = mu_via_channel(&m, 0);
+    channel = mu_mux_channel(&m, 0);
     p = muxed_find(relay, channel);
     if (m.type == MU_FRAME_JOIN && !p)
         muxed_come(relay, channel, &m);
