@@ -28,7 +28,7 @@
  * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi/wait.c, mpi/folder.c, mpi/unserved.c)
  * pmix.c     PMIx for the tasks, by libpmix
  * health.c   errors of GPUs (with health/watch.c, health/uses.c, health/words.c)
- * statuses.c   what another host's tasks do and wait for, for people
+ * status.c   what another host's tasks do and wait for, for people
  * gather_agent.c  what all hosts give, put together (gather.c, pieces.c)
  */
 #ifndef MU_AGENT_PRIVATE_H
@@ -257,7 +257,7 @@ const char *mu_agent_tcpstore_address(const struct mu_agent *agent);
 const char *mu_agent_ray_address(const struct mu_agent *agent);
 const char *mu_agent_session_address(const struct mu_agent *agent);
 
-/* ---- statuses.c ---- */
+/* ---- status.c ---- */
 /* A follower tells the leader's agent from now on what its tasks do; not any more; and anew, for it may not know. */
 void mu_agent_begin_status(struct mu_agent *agent);
 void mu_agent_end_status(struct mu_agent *agent);

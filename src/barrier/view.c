@@ -21,7 +21,7 @@ struct view_gathering {
     size_t count, capacity;
 };
 
-static bool is_meeting(void *arg, const char *key, uint32_t key_len)
+static bool is_shown(void *arg, const char *key, uint32_t key_len)
 {
     (void)arg;
     return (key[0] == 'B' && key_len > 1 && key_len <= MUSTER_BARRIER_ID_MAX + 1) ||
@@ -182,7 +182,7 @@ void mu_barrier_view_free(struct mu_barrier_view *views, size_t count)
 enum muster_status mu_barrier_view_list(struct muster *muster, struct mu_barrier_view **ret_views, size_t *ret_count)
 {
     struct view_gathering g = {0};
-    struct mu_walk w = {is_meeting, view_take, &g, false};
+    struct mu_walk w = {is_shown, view_take, &g, false};
     struct mu_table t;
     enum muster_status status = mu_enter_read(muster);
 

@@ -2,7 +2,7 @@
  * agent/hosts/status.h: what tasks of another host do, and wait for in muster, as their host's agent saw it.
  *
  * A task status is told only of tasks that are there, joined or not. The leader's agent keeps what a host's said,
- * behind the time at which it came, in a key: "muster/statuses/3".
+ * behind the time at which it came, in a key: "muster/sights/3".
  */
 #ifndef MU_AGENT_HOSTS_STATUS_H
 #define MU_AGENT_HOSTS_STATUS_H

@@ -58,7 +58,7 @@ static void status_take(struct mu_cli_picture *picture, const struct mu_agent_st
     }
 }
 
-/* "muster/statuses/3": any task could have written something else there. */
+/* "muster/sights/3": any task could have written something else there. */
 static void statuses_read(struct mu_cli_picture *picture, const struct muster_kv_entry *entry)
 {
     const char *number = strrchr(entry->key, '/');
