@@ -19,7 +19,7 @@
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
 #define MU_LAYOUT_MAJOR 9u
-#define MU_LAYOUT_MINOR 0u
+#define MU_LAYOUT_MINOR 1u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -290,8 +290,9 @@ struct mu_header {
     mu_a64 workers; /* 2688: moves when a worker comes, goes, blocks or goes on: count 63 | S */
     uint8_t pad13[MU_LINE - 8];
     mu_a32 queue_there; /* 2816: 1: the queue's pages are committed */
-    mu_a32 rescan;      /* 2820: 1: a call may be ready, or at an end, that is in no queue: a worker looks at all */
-    uint8_t pad14[MU_LINE - 8];
+    mu_a32 rescan;      /* 2820: MU_RESCAN_*: calls may be ready, or at an end, that are in no queue: a worker looks */
+    mu_a64 look_at;     /* 2824: when, by the clock of deadlines, a worker looks at parked calls anyway; 0: never */
+    uint8_t pad14[MU_LINE - 16];
     mu_a64 members; /* 2944: object word of the membership; 0: the job has none */
     uint8_t pad15[MU_LINE - 8];
     uint8_t reserved2[MU_HEADER_SIZE - 3072];
@@ -305,6 +306,10 @@ struct mu_header {
 #define MU_OPEN              1u
 #define MU_CLOSED            2u /* for ever */
 #define MU_CLOSING           3u /* somebody looks whether he was the last; back to OPEN, with another count, if not */
+/* What a worker is asked to look at. */
+#define MU_RESCAN_ALL    1u /* all calls */
+#define MU_RESCAN_FULL   2u /* all calls, once the queue is empty: it was full */
+#define MU_RESCAN_PARKED 4u /* those that are queued and ask for resources */
 /* The header's state word: state 2, and a count that moves whenever CLOSING is taken back. */
 #define MU_STATE(w)      ((w)&3u)
 #define MU_STATE_NEXT(w) (((w) & ~3u) + 4u)

@@ -197,7 +197,7 @@ struct mu_mq_message {
 /*
  * The pool: what running calls may have besides their worker. It is the cell "L": this head, then so many leases. Kinds
  * stay for as long as the segment does. A lease counts while the slot of its thread is LIVE, of that incarnation, and
- * says that it runs the call. Of a kind with units, total and amounts are sets of units.
+ * names the call as the one that it runs. Of a kind with units, total and amounts are sets of units.
  */
 #define MU_POOL_KINDS  8u
 #define MU_POOL_NAME   32u

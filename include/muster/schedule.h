@@ -218,6 +218,13 @@ MUSTER_API enum muster_status muster_call_argument(const struct muster_call *cal
 MUSTER_API enum muster_status muster_call_resource(const struct muster_call *call, const char *name, double *ret_amount,
                                                    char *ret_units);
 
+/*
+ * The call keeps its resources when it has ended: they are lent again when this thread's process has ended or execs, or
+ * the thread has left the job. For a process that cannot let go of a GPU which it has used. The thread takes no further
+ * call (MUSTER_FAILED_PRECONDITION). Of a call without resources: nothing changes. Not of a call of a place.
+ */
+MUSTER_API enum muster_status muster_call_keep(struct muster_call *call);
+
 /* Room for the i-th result, which the worker fills before it says that the call is done. Once a result.
  * MUSTER_RESOURCE_EXHAUSTED, MUSTER_OUT_OF_RANGE as muster_object_create(). */
 MUSTER_API enum muster_status muster_call_result(struct muster_call *call, uint32_t i, size_t len, size_t meta_len,

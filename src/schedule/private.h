@@ -43,6 +43,10 @@ enum muster_status mu_schedule_begin(struct muster *m, struct mu_ctx *ctx, const
 void mu_schedule_enter(struct muster_call *call);
 void mu_schedule_leave(struct muster_call *call, enum muster_status status);
 
+/* A call of no place: where there is none it is waited for. */
+enum muster_status mu_schedule_next(struct muster *m, struct mu_ctx *ctx, uint64_t maker, muster_deadline deadline,
+                                    struct muster_call **ret_call);
+
 enum muster_status mu_place_next(struct muster *m, struct mu_ctx *ctx, uint64_t place, muster_deadline deadline,
                                  uint64_t maker, struct muster_call **ret_call);
 

@@ -163,7 +163,7 @@ static enum muster_status resource_offer(struct mu_ctx *ctx, const char *name, d
     if (!status)
         status = mu_lease_offer(ctx, name, total, units != NULL);
     if (!status)
-        mu_work_rescan(ctx->seg); /* what is parked may have it now */
+        mu_lease_rescan(ctx->seg); /* what is parked may have it now */
     return status;
 }
 
@@ -261,6 +261,21 @@ enum muster_status mu_schedule_lease(struct mu_ctx *ctx, uint64_t call)
         return MUSTER_OK;
     status = mu_lease_take(ctx, call, &asks);
     return status == MUSTER_ALREADY_EXISTS ? MUSTER_NOT_FOUND : status;
+}
+
+enum muster_status muster_call_keep(struct muster_call *call)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(call->m, &ctx);
+
+    if (status)
+        return status;
+    if (call->which)
+        status = mu_fail(MUSTER_FAILED_PRECONDITION, "a call of a place has no resources to keep");
+    else
+        ctx->keeps = ctx->leased;
+    mu_exit(ctx);
+    return status;
 }
 
 /* ---- looks ---- */

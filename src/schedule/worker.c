@@ -1,9 +1,8 @@
 /*
  * schedule/worker.c: calls, from the thread that runs them.
  *
- * A worker that finds the queue empty sets its bit as idle, looks again, and sleeps on its slot's bell. What it makes
- * of a call stays its own until the call's end, which is one commit of the call's word: a death before it leaves blocks
- * that are OWNED, and the call to be run again, or to fail.
+ * What a worker makes of a call stays its own until the call's end, which is one commit of the call's word: a death
+ * before it leaves blocks that are OWNED, and the call to be run again, or to fail.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +65,9 @@ static enum muster_status call_settle(struct mu_ctx *ctx, uint32_t which)
 
     if (!ref)
         return MUSTER_OK;
+    if (!which && ctx->keeps)
+        return mu_fail(MUSTER_FAILED_PRECONDITION,
+                       "this thread keeps what a call had: its process ends, and takes no other");
     if (!ctx->owes[which])
         return mu_fail(MUSTER_FAILED_PRECONDITION, "this thread runs a call, which must end first");
     status = mu_work_end(ctx, ref, which, &end);
@@ -222,7 +224,6 @@ static bool spec_is_sound(const struct muster_segment *seg, uint64_t data)
 enum muster_status mu_schedule_begin(struct muster *m, struct mu_ctx *ctx, const struct mu_object *o, uint32_t which,
                                      uint64_t maker, struct muster_call **ret_call)
 {
-    static const char late[] = "no worker had begun it when its deadline passed";
     struct muster_call *call, none = {.m = m, .ctx = ctx, .ref = o->ref, .which = which};
 
     *ret_call = NULL;
@@ -247,7 +248,7 @@ enum muster_status mu_schedule_begin(struct muster *m, struct mu_ctx *ctx, const
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a call");
     }
     if (call->spec->deadline && call->spec->deadline <= mu_now())
-        call_fail(call, MUSTER_DEADLINE_EXCEEDED, late, sizeof late - 1, 0);
+        call_fail(call, MUSTER_DEADLINE_EXCEEDED, MU_WORK_LATE, sizeof MU_WORK_LATE - 1, 0);
     else if (!argument_failed(call))
         *ret_call = call;
     if (!*ret_call)
@@ -256,66 +257,6 @@ enum muster_status mu_schedule_begin(struct muster *m, struct mu_ctx *ctx, const
 }
 
 /* ---- taking one ---- */
-
-/* Of the queue's hints one that holds: *ret_call. */
-static enum muster_status queue_claim(struct muster *m, struct mu_ctx *ctx, uint64_t maker,
-                                      struct muster_call **ret_call)
-{
-    enum muster_status status = MUSTER_OK;
-    uint32_t index;
-
-    *ret_call = NULL;
-    while (!status && !*ret_call && mu_queue_take(m->seg, &index)) {
-        struct mu_object o;
-
-        if (index >= mu_objects_high(m->seg) || mu_object_at(m->seg, index, ctx->scratch, &o) ||
-            o.state != MU_OBJECT_CALL_QUEUED)
-            continue;
-        status = o.meta ? mu_schedule_lease(ctx, o.ref) : MUSTER_OK;
-        if (!status)
-            status = mu_work_claim(ctx, o.ref, MU_OBJECT_CALL_QUEUED, 0, maker, (uint32_t)m->task_id + 1);
-        if (status == MUSTER_NOT_FOUND)
-            status = MUSTER_OK;
-        else if (status) /* no memory now: for somebody else, or later */
-            mu_queue_put(m->seg, o.ref);
-        else
-            status = mu_schedule_begin(m, ctx, &o, 0, maker, ret_call);
-    }
-    return status;
-}
-
-static enum muster_status worker_next(struct muster *m, struct mu_ctx *ctx, uint64_t maker, muster_deadline deadline,
-                                      struct muster_call **ret_call)
-{
-    bool waits = false;
-    enum muster_status status;
-    struct mu_wait w;
-
-    mu_wait_begin(&w, m->seg, ctx, deadline, "a call");
-    for (;;) {
-        uint64_t seen = mu_load_acquire(&ctx->own->bell); /* acquire: pairs with bell_ring() */
-
-        if (waits)
-            mu_wait_look(&w);
-        mu_work_rescan_if_asked(ctx, waits);
-        status = queue_claim(m, ctx, maker, ret_call);
-        if (status || *ret_call)
-            break;
-        if (!waits || !mu_crew_is_idle(m->seg, ctx->slot)) { /* look once more, with the bit and the epoch noted */
-            mu_crew_idle(ctx);
-            waits = true;
-            continue;
-        }
-        status = mu_wait_on(&w, &ctx->own->bell, seen);
-        if (status)
-            break;
-    }
-    /* a call for which this thread was rung, and that it does not take, finds another worker */
-    if (waits && !mu_crew_busy(ctx) && status && mu_queue_length(m->seg))
-        mu_crew_wake(m->seg);
-    mu_wait_end(&w);
-    return status;
-}
 
 static enum muster_status call_next(struct muster *m, struct mu_ctx *ctx, muster_object place, muster_deadline deadline,
                                     struct muster_call **ret_call)
@@ -332,7 +273,7 @@ static enum muster_status call_next(struct muster *m, struct mu_ctx *ctx, muster
     if (!mu_load_relaxed(&ctx->own->worker)) /* relaxed: our own */
         mu_crew_say(ctx, MU_WORKER_FREE);
     if (!place)
-        return worker_next(m, ctx, maker, deadline, ret_call);
+        return mu_schedule_next(m, ctx, maker, deadline, ret_call);
     mu_crew_block(ctx); /* a call that it runs: until that ends it takes no others */
     return mu_place_next(m, ctx, place, deadline, maker, ret_call);
 }

@@ -110,7 +110,7 @@ uint32_t mu_queue_length(const struct muster_segment *seg)
 void mu_queue_put(struct muster_segment *seg, uint64_t ref)
 {
     if (!queue_push(seg, MU_OBJECT_INDEX(ref)))
-        mu_cas32(&seg->header->rescan, 0, 2); /* acq_rel: pairs with mu_work_rescan_if_asked() */
+        mu_work_ask(seg, MU_RESCAN_FULL);
     mu_crew_wake(seg);
 }
 

@@ -11,6 +11,8 @@
 #include "segment/table.h"
 #include "segment/work.h"
 
+#define LOOK_AGAIN_NS 100000000ull /* at what there was no memory for */
+
 static void pool_key(struct mu_key *k, const struct muster_segment *seg)
 {
     mu_key_make(k, seg, "L", 1);
@@ -234,6 +236,16 @@ enum muster_status mu_lease_offer(struct mu_ctx *ctx, const char *name, uint64_t
     return pool_edit(ctx, kind_offered, &c);
 }
 
+/* A worker looks at parked calls no later than this. */
+static void look_at_least(struct muster_segment *seg, uint64_t deadline)
+{
+    mu_a64 *at = &seg->header->look_at;
+    uint64_t seen = mu_load_relaxed(at); /* relaxed: the CAS decides, and the callers fence */
+
+    while ((!seen || deadline < seen) && !mu_cas_seen(at, &seen, deadline)) /* acq_rel: pairs with mu_lease_asked() */
+        ;
+}
+
 static enum mu_verdict lease_taken(struct mu_edit *e)
 {
     struct pooling *c = e->arg;
@@ -266,6 +278,8 @@ enum muster_status mu_lease_take(struct mu_ctx *ctx, uint64_t call, const struct
         status = pool_edit(ctx, lease_taken, &c);
         mu_fence_seq_cst(); /* counted as parked, then the look at the leases; pairs with mu_lease_ended() */
     } while (!status && !c.is_lent && pool_fits(ctx, &c));
+    if (!status && !c.is_lent && asks->deadline)
+        look_at_least(ctx->seg, asks->deadline);
     ctx->leased = !status && c.is_lent;
     if (!ctx->leased)
         mu_store_release(&ctx->own->calls[0], 0); /* release: likewise */
@@ -290,41 +304,88 @@ bool mu_lease_ended(struct mu_ctx *ctx)
     return parked;
 }
 
-/* ---- rescans ---- */
+/* ---- looks at what is parked ---- */
 
-void mu_lease_scan_begin(struct mu_ctx *ctx, struct mu_lease_scan *s)
+void mu_lease_rescan(struct muster_segment *seg)
 {
-    s->found = s->count = 0;
-    s->pool = calloc(1, sizeof *s->pool);
-    if (s->pool && (mu_lease_look(ctx->seg, ctx, s->pool) || !s->pool->num_kinds)) {
-        free(s->pool);
-        s->pool = NULL;
-    }
+    if (!mu_load32_acquire(&seg->header->queue_there)) /* acquire: pairs with mu_queue_commit() */
+        return;
+    mu_work_ask(seg, MU_RESCAN_PARKED);
+    mu_crew_wake(seg);
 }
 
-void mu_lease_scan_add(struct mu_ctx *ctx, struct mu_lease_scan *s, uint64_t call)
+bool mu_lease_asked(struct muster_segment *seg)
 {
-    struct mu_asks asks;
-    uint32_t at;
+    uint64_t at = mu_load_acquire(&seg->header->look_at); /* acquire: pairs with look_at_least() */
+    bool asked = mu_work_answer(seg, MU_RESCAN_PARKED);
 
-    if (!mu_lease_asks(ctx, call, &asks))
-        return;
-    s->found++;
-    if (!s->pool || (asks.deadline && asks.deadline <= mu_now())) {
-        mu_queue_put(ctx->seg, call);
-        return;
+    if (at && at <= mu_now())
+        asked |= mu_cas(&seg->header->look_at, at, 0); /* acq_rel: one does it; the look sets it again */
+    if (asked)
+        mu_fence_seq_cst(); /* look_at is 0, then the look at calls; pairs with mu_lease_take() */
+    return asked;
+}
+
+enum { LOOK_SHAPES = 16 };
+
+/* Of the calls that could each have now what they ask for: the oldest, and those that ask for different things. */
+struct parked_look {
+    struct mu_pool pool;
+    uint64_t oldest;
+    struct mu_asks asks;
+    uint32_t fit, num_shapes; /* num_shapes LOOK_SHAPES + 1: there are more */
+    struct parked_shape {
+        uint64_t amounts[MU_POOL_KINDS];
+        uint32_t count;
+    } shapes[LOOK_SHAPES];
+};
+
+static void shape_count(struct parked_look *l, const uint64_t amounts[MU_POOL_KINDS])
+{
+    uint32_t at = 0;
+
+    while (at < l->num_shapes && at < LOOK_SHAPES &&
+           memcmp(l->shapes[at].amounts, amounts, sizeof l->shapes[at].amounts) != 0)
+        at++;
+    if (at < LOOK_SHAPES && at == l->num_shapes) {
+        memcpy(l->shapes[at].amounts, amounts, sizeof l->shapes[at].amounts);
+        l->shapes[at].count = 0;
+        l->num_shapes++;
     }
-    if (!pool_lend(s->pool, 0, 0, &asks))
+    if (at < LOOK_SHAPES)
+        l->shapes[at].count++;
+    else
+        l->num_shapes = LOOK_SHAPES + 1;
+}
+
+static void parked_note(struct parked_look *l, uint64_t call, const struct mu_asks *asks)
+{
+    if (!pool_lend(&l->pool, 0, 0, asks))
         return;
-    s->pool->num_leases--; /* it was to see whether it fits alone */
-    for (at = s->count; at && s->oldest[at - 1].asks.since > asks.since; at--)
-        if (at < MU_LEASE_CANDIDATES)
-            s->oldest[at] = s->oldest[at - 1];
-    if (at == MU_LEASE_CANDIDATES)
+    l->pool.num_leases--; /* it was to see whether it fits alone */
+    l->fit++;
+    shape_count(l, asks->amounts);
+    if (l->oldest && l->asks.since <= asks->since)
         return;
-    s->oldest[at].ref = call;
-    s->oldest[at].asks = asks;
-    s->count += s->count < MU_LEASE_CANDIDATES;
+    l->oldest = call;
+    l->asks = *asks;
+}
+
+/* Whether another one fits beside the oldest; where that is not known, it may. */
+static bool parked_more(struct parked_look *l)
+{
+    if (l->num_shapes > LOOK_SHAPES)
+        return l->fit > 1;
+    pool_lend(&l->pool, l->oldest, 0, &l->asks);
+    for (uint32_t i = 0; i < l->num_shapes; i++) {
+        struct mu_asks asks = {.since = 0};
+
+        memcpy(asks.amounts, l->shapes[i].amounts, sizeof asks.amounts);
+        if (l->shapes[i].count > (memcmp(asks.amounts, l->asks.amounts, sizeof asks.amounts) == 0) &&
+            pool_lend(&l->pool, 0, 0, &asks))
+            return true;
+    }
+    return false;
 }
 
 static enum mu_verdict parks_cleared(struct mu_edit *e)
@@ -337,14 +398,51 @@ static enum mu_verdict parks_cleared(struct mu_edit *e)
     return pool_put(e);
 }
 
-void mu_lease_scan_end(struct mu_ctx *ctx, struct mu_lease_scan *s)
+static void parked_all(struct mu_ctx *ctx, struct parked_look *l)
 {
-    if (!s->pool)
-        return;
-    for (uint32_t i = 0; i < s->count; i++)
-        if (pool_lend(s->pool, 0, 0, &s->oldest[i].asks))
-            mu_queue_put(ctx->seg, s->oldest[i].ref);
-    if (!s->found && s->pool->parks) /* none was while this looked: the count would have grown */
-        pool_edit(ctx, parks_cleared, &(struct pooling){.parks = s->pool->parks});
-    free(s->pool);
+    uint32_t high = mu_objects_high(ctx->seg);
+    uint64_t now = mu_now();
+    bool any = false;
+
+    for (uint32_t i = 0; i < high; i++) {
+        struct mu_object o;
+        struct mu_asks asks;
+
+        if (!MU_WORD_INDEX(mu_load_relaxed(&ctx->seg->objects[i])) || /* relaxed: a look */
+            mu_object_at(ctx->seg, i, ctx->scratch, &o) || o.state != MU_OBJECT_CALL_QUEUED || !o.meta)
+            continue;
+        asks = (struct mu_asks){.since = 0};
+        if (!(asks_read(ctx->seg, &o, &asks) && mu_word_same(mu_recheck(&ctx->seg->objects[i]), o.word)) &&
+            !mu_lease_asks(ctx, o.ref, &asks)) /* it moved meanwhile */
+            continue;
+        any = true;
+        if (asks.deadline && asks.deadline <= now && mu_work_expire(ctx, o.ref) == MUSTER_OK)
+            continue;
+        if (asks.deadline)
+            look_at_least(ctx->seg, asks.deadline > now ? asks.deadline : now + LOOK_AGAIN_NS);
+        parked_note(l, o.ref, &asks);
+    }
+    if (!any && l->pool.parks) /* none was while this looked: the count would have grown */
+        pool_edit(ctx, parks_cleared, &(struct pooling){.parks = l->pool.parks});
+}
+
+uint64_t mu_lease_next(struct mu_ctx *ctx)
+{
+    struct parked_look *l = calloc(1, sizeof *l);
+    char kept[MU_SENTENCE_MAX];
+    uint64_t oldest = 0;
+
+    mu_error_keep(kept);
+    if (!l)
+        look_at_least(ctx->seg, mu_now() + LOOK_AGAIN_NS);
+    else if (!mu_lease_look(ctx->seg, ctx, &l->pool) && l->pool.num_kinds)
+        parked_all(ctx, l);
+    if (l && l->oldest) {
+        oldest = l->oldest;
+        if (parked_more(l))
+            mu_lease_rescan(ctx->seg);
+    }
+    mu_error_restore(kept);
+    free(l);
+    return oldest;
 }

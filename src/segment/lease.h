@@ -8,8 +8,13 @@
  *
  * A call that cannot have what it asks for is parked: it stays queued, but no hint of it is in the queue. Its worker
  * counts it in the pool, fences, and looks at the leases again; a thread that has ended its call fences, and looks at
- * that count: so one of the two sees the other. Where calls are parked, the end of a lease asks for a rescan, as each
- * death does, and that puts hints of the oldest ones into the queue that can have what they ask for.
+ * that count: so one of the two sees the other. Where calls are parked, the end of a lease asks for a look at them
+ * (MU_RESCAN_PARKED), as each death does. The worker that answers takes the oldest one that can have what it asks for,
+ * ahead of the queue, and asks again where another one can have what is left: so a look starts one call, and no call
+ * hides another.
+ *
+ * The header's `look_at` is no later than the deadline of a parked call: a worker that looks for a call sees whether it
+ * has come, an idle one with each recheck of its sleep.
  */
 #ifndef MU_SEGMENT_LEASE_H
 #define MU_SEGMENT_LEASE_H
@@ -37,21 +42,15 @@ uint64_t mu_lease_lent(const struct mu_pool *pool, uint32_t kind);
  * sentence: it cannot have it now, and is parked. */
 enum muster_status mu_lease_take(struct mu_ctx *ctx, uint64_t call, const struct mu_asks *asks);
 
-/* ctx's slot does not name the call any more. True: calls are parked, ask for a rescan. */
+/* ctx's slot does not name the call any more. True: calls are parked, ask for a look at them. */
 bool mu_lease_ended(struct mu_ctx *ctx);
 
-/* A rescan: begin, all calls that are queued and have asks, end. */
-enum { MU_LEASE_CANDIDATES = 64 };
-struct mu_lease_scan {
-    struct mu_pool *pool; /* NULL: there is none, or no memory */
-    uint32_t found, count;
-    struct {
-        uint64_t ref;
-        struct mu_asks asks;
-    } oldest[MU_LEASE_CANDIDATES];
-};
-void mu_lease_scan_begin(struct mu_ctx *ctx, struct mu_lease_scan *s);
-void mu_lease_scan_add(struct mu_ctx *ctx, struct mu_lease_scan *s, uint64_t call);
-void mu_lease_scan_end(struct mu_ctx *ctx, struct mu_lease_scan *s);
+/* A worker looks at the parked calls. */
+void mu_lease_rescan(struct muster_segment *seg);
+/* That was asked, or it is time: this thread is the one that does. */
+bool mu_lease_asked(struct muster_segment *seg);
+/* Look at all calls that are queued and ask for something, and end those that are too late. The oldest one that can
+ * have what it asks for; 0: none. Where further ones can, a look was asked for again. */
+uint64_t mu_lease_next(struct mu_ctx *ctx);
 
 #endif

@@ -101,7 +101,8 @@ struct mu_ctx {
     uint64_t ended; /* a bundle of this thread's that ends, and names the next one; 0: none */
     bool ending;    /* it is at that */
     bool leased;    /* the call that it runs has a lease */
-    bool owes[2];   /* the end of the slot's `calls`, for which there was no memory */
+    bool keeps;   /* and that lasts beyond the call, until this thread's slot is dead: the slot names the call still */
+    bool owes[2]; /* the end of the slot's `calls`, for which there was no memory */
     uint64_t drops; /* references that this thread dropped for the dead */
     struct mu_extents extents;
     struct mu_tracer trace;

@@ -280,7 +280,7 @@ enum muster_status mu_work_claim(struct mu_ctx *ctx, uint64_t ref, uint32_t stat
     if (status) {
         mu_store_release(&ctx->own->calls[which], 0); /* release: likewise */
         if (!which && mu_lease_ended(ctx))
-            mu_work_rescan(ctx->seg);
+            mu_lease_rescan(ctx->seg);
     }
     return status == MUSTER_ALREADY_EXISTS ? MUSTER_NOT_FOUND : status;
 }
@@ -314,9 +314,11 @@ enum muster_status mu_work_end(struct mu_ctx *ctx, uint64_t ref, uint32_t which,
     if (status == MUSTER_ALREADY_EXISTS)
         status = mu_fail(MUSTER_FAILED_PRECONDITION, "call 0x%016llx is another's by now", (unsigned long long)ref);
     if (status != MUSTER_RESOURCE_EXHAUSTED && status != MUSTER_UNAVAILABLE) {
+        if (!which && ctx->keeps) /* its lease lasts until the slot's death */
+            return status;
         mu_store_release(&ctx->own->calls[which], 0); /* release: behind its end; pairs with mu_work_bury() */
         if (!which && mu_lease_ended(ctx))
-            mu_work_rescan(ctx->seg);
+            mu_lease_rescan(ctx->seg);
     }
     return status;
 }
@@ -330,6 +332,15 @@ enum muster_status mu_work_cancel(struct mu_ctx *ctx, uint64_t ref, const struct
                ? mu_fail(MUSTER_FAILED_PRECONDITION, "object 0x%016llx is a call that runs or has ended, or none",
                          (unsigned long long)ref)
                : status;
+}
+
+enum muster_status mu_work_expire(struct mu_ctx *ctx, uint64_t ref)
+{
+    struct mu_object end;
+
+    if (mu_work_error(ctx, MUSTER_DEADLINE_EXCEEDED, MU_WORK_LATE, sizeof MU_WORK_LATE - 1, 0, &end))
+        end = (struct mu_object){.state = MU_OBJECT_ERROR, .code = MUSTER_DEADLINE_EXCEEDED};
+    return mu_work_cancel(ctx, ref, &end);
 }
 
 /* ---- errors ---- */

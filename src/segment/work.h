@@ -3,8 +3,8 @@
  *
  * A call is an object from its submission on. Its word alone says what has become of it: it waits for arguments, is
  * queued, runs in a thread, or is its result. All else are hints, which a death may lose: the queue, the chains of
- * calls that wait for an object, the bits of idle workers. Where hints may be lost, the header's `rescan` is set, and a
- * worker looks at all words.
+ * calls that wait for an object, the bits of idle workers. Where hints may be lost, a bit of the header's `rescan` is
+ * set, and a worker looks at all words.
  */
 #ifndef MU_SEGMENT_WORK_H
 #define MU_SEGMENT_WORK_H
@@ -44,6 +44,10 @@ enum muster_status mu_work_end(struct mu_ctx *ctx, uint64_t ref, uint32_t which,
 /* A call that nobody has begun becomes an error. FAILED_PRECONDITION: it is begun. */
 enum muster_status mu_work_cancel(struct mu_ctx *ctx, uint64_t ref, const struct mu_object *end);
 
+/* A call that nobody has begun becomes an error, for its deadline has passed. Patient. */
+#define MU_WORK_LATE "no worker had begun it when its deadline passed"
+enum muster_status mu_work_expire(struct mu_ctx *ctx, uint64_t ref);
+
 /* An error of this code and text: its state, data, bytes and code; with `detail` (0: none), of which a count is taken.
  */
 enum muster_status mu_work_error(struct mu_ctx *ctx, enum muster_status code, const char *text, size_t len,
@@ -57,6 +61,10 @@ const char *mu_work_error_text(struct muster_segment *seg, const struct mu_objec
 
 /* A worker looks at all calls. */
 void mu_work_rescan(struct muster_segment *seg);
+/* Bits MU_RESCAN_*, without a wake-up. */
+void mu_work_ask(struct muster_segment *seg, uint32_t bits);
+/* Clear the bits, where one of them is set. True: this thread did it, and does what they ask. */
+bool mu_work_answer(struct muster_segment *seg, uint32_t bits);
 /* If that was asked: this thread is the one that does. `idle`: the queue is empty. */
 void mu_work_rescan_if_asked(struct mu_ctx *ctx, bool idle);
 /* mu_slot_free() of a thread that may have been a worker. */

@@ -3,7 +3,8 @@
  *
  * What the dead thread ran stands in its slot, from before the claim: it is queued again, or an error, before the slot
  * is free. What it was about to hint at, or had just taken from the queue, nobody knows: so every death asks for a
- * rescan, in which one worker looks at the words of all objects. A rescan only repeats hints: the words decide.
+ * rescan, in which one worker looks at the words of all objects. A rescan only repeats hints: the words decide. Calls
+ * that ask for resources have no hints here: see lease.h.
  */
 #include <stdio.h>
 
@@ -12,11 +13,32 @@
 #include "segment/lease.h"
 #include "segment/slot.h"
 
+void mu_work_ask(struct muster_segment *seg, uint32_t bits)
+{
+    mu_a32 *word = &seg->header->rescan;
+    uint32_t seen;
+
+    do
+        seen = mu_load32_acquire(word);         /* acquire: pairs with the CASes of it */
+    while (!mu_cas32(word, seen, seen | bits)); /* acq_rel: what is to be found comes before; see mu_work_answer() */
+}
+
+bool mu_work_answer(struct muster_segment *seg, uint32_t bits)
+{
+    mu_a32 *word = &seg->header->rescan;
+    uint32_t seen;
+
+    do
+        seen = mu_load32_acquire(word);                         /* acquire: pairs with mu_work_ask() */
+    while (seen & bits && !mu_cas32(word, seen, seen & ~bits)); /* acq_rel: one does it */
+    return seen & bits;
+}
+
 void mu_work_rescan(struct muster_segment *seg)
 {
     if (!mu_load32_acquire(&seg->header->queue_there)) /* acquire: pairs with mu_queue_commit() */
         return;
-    mu_store32_release(&seg->header->rescan, 1); /* release: what is to be found comes before */
+    mu_work_ask(seg, MU_RESCAN_ALL);
     mu_crew_wake(seg);
 }
 
@@ -142,17 +164,18 @@ static enum muster_status waiting_marked(struct mu_object *o, void *arg)
     return MUSTER_OK;
 }
 
-static void call_rescan(struct mu_ctx *ctx, uint32_t index, struct mu_lease_scan *scan)
+/* True: the call asks for resources, and is not queued here. */
+static bool call_rescan(struct mu_ctx *ctx, uint32_t index)
 {
     uint64_t blocked;
     struct mu_object o;
 
     if (!MU_WORD_INDEX(mu_load_relaxed(&ctx->seg->objects[index])) || /* relaxed: a look */
         mu_object_at(ctx->seg, index, ctx->scratch, &o))
-        return;
-    if (o.state == MU_OBJECT_CALL_QUEUED && o.meta) { /* its asks */
-        mu_lease_scan_add(ctx, scan, o.ref);
-    } else if (o.state == MU_OBJECT_CALL_QUEUED) {
+        return false;
+    if (o.state == MU_OBJECT_CALL_QUEUED && o.meta) /* its asks */
+        return true;
+    if (o.state == MU_OBJECT_CALL_QUEUED) {
         mu_queue_put(ctx->seg, o.ref);
     } else if (o.state == MU_OBJECT_CALL_RUNNING && runner_is_gone(ctx->seg, o.bytes)) {
         call_bury(ctx, o.ref, o.bytes, true, 0);
@@ -161,23 +184,23 @@ static void call_rescan(struct mu_ctx *ctx, uint32_t index, struct mu_lease_scan
         if (blocked && mu_object_change(ctx, blocked, 0, waiting_marked, NULL, true))
             mu_work_recheck(ctx, o.ref, o.state); /* it has ended meanwhile, perhaps with our help alone */
     }
+    return false;
 }
 
 void mu_work_rescan_if_asked(struct mu_ctx *ctx, bool idle)
 {
-    uint32_t asked = mu_load32_acquire(&ctx->seg->header->rescan); /* acquire: pairs with the stores of it */
     uint32_t high = mu_objects_high(ctx->seg);
     char kept[MU_SENTENCE_MAX];
-    struct mu_lease_scan scan;
+    bool parked = false;
 
-    if (!asked || (asked == 2 && !idle) || !mu_cas32(&ctx->seg->header->rescan, asked, 0)) /* acq_rel: one does it */
+    if (!mu_work_answer(ctx->seg, idle ? MU_RESCAN_ALL | MU_RESCAN_FULL : MU_RESCAN_ALL))
         return;
     mu_error_keep(kept);
-    mu_lease_scan_begin(ctx, &scan);
     for (uint32_t i = 0; i < high; i++)
-        call_rescan(ctx, i, &scan);
-    mu_lease_scan_end(ctx, &scan);
+        parked |= call_rescan(ctx, i);
     mu_error_restore(kept);
+    if (parked)
+        mu_lease_rescan(ctx->seg);
 }
 
 void mu_work_each(struct mu_ctx *ctx, uint32_t state, uint64_t place, void (*visit)(void *arg, uint64_t ref), void *arg)

@@ -79,6 +79,29 @@ def test_what_can_never_be_had_is_refused():
     assert get(no_gpu.options(num_cpus=3, resources={"disk": 0.5}).remote()) == ""
 
 
+@muster.remote(num_gpus=2)
+def ends_late(path):
+    """Its process flushes stdout when it ends."""
+    class Late:
+        def flush(self):
+            open(path + ".ends", "w").close()
+            until(lambda: os.path.exists(path + ".may"))
+
+    sys.stdout = Late()
+    return os.getpid()
+
+
+def test_gpus_are_lent_again_when_their_process_has_ended():
+    path = os.path.join(FOLDER, "late")
+    pid = get(ends_late.remote(path))
+    until(lambda: os.path.exists(path + ".ends"))
+    waits = one_gpu.remote(FOLDER)
+    raises(muster.Timeout, muster.get, waits, timeout=0.2)
+    open(path + ".may", "w").close()
+    assert get(waits) in ("4", "GPU-5")
+    until(lambda: not os.path.exists("/proc/%d" % pid))
+
+
 def test_an_actor_has_its_gpus_until_it_ends():
     model = Model.remote()
     gpus, pid = get(model.gpus.remote())

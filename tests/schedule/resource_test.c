@@ -26,6 +26,8 @@ static muster_function f;
  * processes the test kills. */
 static struct {
     _Atomic int holders[8], amount, held, may_end, wrong, is_over, num_doomed, doomed[64];
+    _Atomic int waiting, may_go_on; /* calls 'w', which wait for something else than calls 'h' */
+    _Atomic int begun, at, keeper; /* how many calls have begun; the last 'n' as which; which process keeps something */
 } * seen;
 
 #define OK(call) assert_status((call), MUSTER_OK, #call)
@@ -58,7 +60,24 @@ static void units_hold(const char *units, bool begins)
     }
 }
 
-/* 'h': until it may end; 'd': it dies; else it goes on at once. */
+static void call_hold(_Atomic int *held, const _Atomic int *may_end)
+{
+    atomic_fetch_add(held, 1);
+    while (!atomic_load(may_end))
+        usleep(200); /* sleep: until the test lets it go */
+}
+
+static bool then_execs; /* the worker that keeps something */
+
+static void call_keep(struct muster_call *call, bool execs)
+{
+    CHECK(muster_call_keep(call) == MUSTER_OK);
+    then_execs = execs;
+    atomic_store(&seen->keeper, getpid());
+}
+
+/* 'h', 'w': until it may end, or go on; 'd': it dies; 'k', 'e': it keeps what it has; 'n': it notes when it began; else
+ * it goes on at once. */
 static void call_run(struct muster_call *call)
 {
     struct muster_object_view what;
@@ -68,17 +87,21 @@ static void call_run(struct muster_call *call)
     CHECK(muster_call_argument(call, 0, &what) == MUSTER_OK);
     CHECK(muster_call_resource(call, "GPU", NULL, units) == MUSTER_OK);
     CHECK(muster_call_resource(call, "disk", &amount, NULL) == MUSTER_OK);
+    atomic_fetch_add(&seen->begun, 1);
     if (*(const char *)what.data == 'd')
         raise(SIGKILL);
     units_hold(units, true);
     if (atomic_fetch_add(&seen->amount, (int)(amount * 10)) + (int)(amount * 10) > 15)
         atomic_store(&seen->is_over, 1);
     sched_yield();
-    if (*(const char *)what.data == 'h') {
-        atomic_fetch_add(&seen->held, 1);
-        while (!atomic_load(&seen->may_end))
-            usleep(200); /* sleep: until the test lets it go */
-    }
+    if (*(const char *)what.data == 'h')
+        call_hold(&seen->held, &seen->may_end);
+    else if (*(const char *)what.data == 'w')
+        call_hold(&seen->waiting, &seen->may_go_on);
+    else if (*(const char *)what.data == 'n')
+        atomic_store(&seen->at, atomic_load(&seen->begun));
+    else if (*(const char *)what.data == 'k' || *(const char *)what.data == 'e')
+        call_keep(call, *(const char *)what.data == 'e');
     atomic_fetch_add(&seen->amount, -(int)(amount * 10));
     units_hold(units, false);
 }
@@ -87,11 +110,18 @@ static int worker_main(void *arg)
 {
     struct muster *m = test_join(job.name, (int)(intptr_t)arg, MUSTER_JOIN_RECOVERABLE | TEST_WITH_HEARTBEAT);
     struct muster_call *call;
+    enum muster_status status;
 
     CHECK(m != NULL);
-    while (muster_worker_next(m, 0, MUSTER_FOREVER, &call) == MUSTER_OK) {
+    while ((status = muster_worker_next(m, 0, MUSTER_FOREVER, &call)) == MUSTER_OK) {
         call_run(call);
         CHECK(muster_call_done(call) == MUSTER_OK);
+    }
+    if (atomic_load(&seen->keeper) == getpid()) {
+        CHECK(status == MUSTER_FAILED_PRECONDITION && strstr(muster_last_error(), "keeps what a call had"));
+        while (!then_execs || !atomic_load(&seen->may_go_on))
+            usleep(200); /* sleep: until it is killed, or told to go on */
+        execlp("sleep", "sleep", "1000", NULL);
     }
     muster_leave(m);
     return 0;
@@ -298,6 +328,100 @@ TEST(more_is_offered_and_what_is_parked_runs)
     let_go(1);
     OK(outcome_of(first));
     stage_end(2);
+}
+
+TEST(what_is_given_back_goes_to_a_parked_call_first)
+{
+    muster_object first, other, parked, plain[500];
+    int before;
+
+    stage_begin(2);
+    first = call_with('h', 2, 0);
+    await(atomic_load(&seen->held) == 1, "it does not run");
+    parked = call_with('n', 1, 0);
+    other = call_with('w', 0, 0); /* the worker that parks the call runs this one behind it */
+    await(atomic_load(&seen->waiting) == 1, "it does not run");
+    for (int i = 0; i < 500; i++)
+        plain[i] = call_with('x', 0, 0);
+    before = atomic_load(&seen->begun);
+    let_go(1);
+    OK(outcome_of(parked));
+    assert_int_equal(atomic_load(&seen->at), before + 1);
+    atomic_store(&seen->may_go_on, 1);
+    for (int i = 0; i < 500; i++)
+        OK(outcome_of(plain[i]));
+    OK(outcome_of(other));
+    OK(outcome_of(first));
+    stage_end(2);
+}
+
+TEST(many_parked_calls_do_not_hide_another_kind)
+{
+    muster_object first, gpus[100], disk;
+
+    stage_begin(2);
+    first = call_with('h', 2, 1.5);
+    await(atomic_load(&seen->held) == 1, "it does not run");
+    for (int i = 0; i < 100; i++)
+        gpus[i] = call_with('w', 2, 0);
+    disk = call_with('x', 0, 1);
+    OK(outcome_of(call_with('x', 0, 0))); /* behind it: all are parked */
+    let_go(1);
+    OK(outcome_of(disk)); /* beside the first of the others, which waits */
+    atomic_store(&seen->may_go_on, 1);
+    for (int i = 0; i < 100; i++)
+        OK(outcome_of(gpus[i]));
+    OK(outcome_of(first));
+    stage_end(2);
+}
+
+TEST(the_deadline_of_a_parked_call_ends_it)
+{
+    struct muster_argument a = {.data = "x", .len = 1};
+    struct muster_resource r = {"GPU", 1};
+    struct muster_submit_options options = {.resources = &r, .num_resources = 1};
+    muster_object first, parked, other;
+
+    stage_begin(WORKERS);
+    first = call_with('h', 2, 0);
+    await(atomic_load(&seen->held) == 1, "it does not run");
+    for (int i = 0; i < 2; i++) { /* first by the worker that has parked it; then that one, or the other, has a call */
+        options.deadline = muster_after_ms(200);
+        OK(muster_submit(me, f, &a, 1, &options, &parked));
+        other = i ? call_with('w', 0, 0) : 0;
+        await(!i || atomic_load(&seen->waiting) == 1, "it does not run");
+        assert_status(outcome_of(parked), MUSTER_DEADLINE_EXCEEDED, "a parked call");
+        assert_non_null(strstr(muster_last_error(), "no worker had begun it"));
+    }
+    atomic_store(&seen->may_go_on, 1);
+    OK(outcome_of(other));
+    let_go(1);
+    OK(outcome_of(first));
+    stage_end(WORKERS);
+}
+
+/* `what`: it is killed then, or it execs. */
+static void keeper_ends(char what)
+{
+    muster_object keeps, parked;
+
+    stage_begin(2);
+    keeps = call_with(what, 2, 0);
+    OK(outcome_of(keeps));
+    parked = call_with('x', 1, 0);
+    OK(outcome_of(call_with('x', 0, 0))); /* the other worker parks it before */
+    assert_int_equal((int)lent(), 2);
+    if (what == 'k')
+        kill(atomic_load(&seen->keeper), SIGKILL);
+    atomic_store(&seen->may_go_on, 1);
+    OK(outcome_of(parked));
+    stage_end(2);
+}
+
+TEST(what_is_kept_is_lent_again_when_the_process_has_ended)
+{
+    keeper_ends('k');
+    keeper_ends('e');
 }
 
 static int lease_names(void *arg, const struct muster_lease_look *look)

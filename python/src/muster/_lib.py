@@ -293,6 +293,7 @@ CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
     "muster_submit": (c_int, (_H, c_uint64, POINTER(Argument), c_size_t, POINTER(SubmitOptions), _U64)),
     "muster_call_cancel": (c_int, (_H, c_uint64)),
     "muster_call_resource": (c_int, (_H, c_char_p, POINTER(c_double), c_void_p)),
+    "muster_call_keep": (c_int, (_H,)),
     "muster_resource_offer": (c_int, (_H, c_char_p, c_double, c_char_p)),
     "muster_resource_list": (c_int, (_H, VISIT_RESOURCE, c_void_p)),
     "muster_call_look_at": (c_int, (_H, c_uint64, POINTER(CallLook))),

@@ -35,7 +35,13 @@ def main(config: Dict[str, Any], number: int, tell: int, marks: Any) -> None:
     objects_.on_block = lambda blocks: worker.tell(BLOCKED if blocks else GOES_ON)
     while not worker.is_over() and (not marks[number] or task.objects._reap()):
         worker.turn(0)
-    task.leave()
+    _leave(worker)
+
+
+def _leave(worker: "Worker") -> None:
+    """One that keeps GPUs gives them back with its process: it stays in the job until then."""
+    if not worker.is_spent:
+        worker.task.leave()
 
 
 def _join(config: Dict[str, Any], number: int) -> Task:
@@ -52,8 +58,9 @@ def _join(config: Dict[str, Any], number: int) -> Task:
 
 
 class Worker:
-    def __init__(self, task: Task, tell: Callable[[bytes], Any]) -> None:
-        self.task, self.tell = task, tell
+    def __init__(self, task: Task, tell: Callable[[bytes], Any], keeps: bool = True) -> None:
+        """`keeps`: the GPUs of a call are lent again when this process has ended; it does after that call."""
+        self.task, self.tell, self.keeps = task, tell, keeps
         self.functions: Dict[int, Tuple[int, str, str, Any]] = {}
         self.instance: Any = None
         self.until = 0
@@ -99,7 +106,9 @@ class Worker:
             return
         check(lib.muster_call_resource(call, b"GPU", None, self.gpus))
         os.environ["CUDA_VISIBLE_DEVICES"] = self.gpus.value.decode()
-        self.is_spent = bool(self.gpus.value)
+        if self.gpus.value and self.keeps:
+            check(lib.muster_call_keep(call))
+            self.is_spent = True
 
     def is_over(self) -> bool:
         """It has used GPUs; or CUDA has been loaded in a call without any: it may have begun there, and this process has none then for good."""
@@ -289,10 +298,10 @@ def _main() -> None:
         return
     task = join(recoverable=True)
     task.kv["muster.workers/%s" % task.id] = ""
-    worker = Worker(task, lambda what: None)
+    worker = Worker(task, lambda what: None, keeps=False)
     try:
         while worker.turn(0) or not _have_left(task):
-            worker.is_spent = False
+            pass
     except errors.Cancelled:
         pass  # the job was closed
     task.leave()
@@ -306,7 +315,7 @@ def _work_until_closed(task: Task) -> None:
             worker.turn(0)
     except errors.Cancelled:
         pass
-    task.leave()
+    _leave(worker)
     if worker.is_over():
         os.execv(sys.executable, getattr(sys, "orig_argv", [sys.executable, "-m", "muster.worker"]))
 
