@@ -18,8 +18,8 @@
 
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
-#define MU_LAYOUT_MAJOR 9u
-#define MU_LAYOUT_MINOR 1u
+#define MU_LAYOUT_MAJOR 10u
+#define MU_LAYOUT_MINOR 0u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \

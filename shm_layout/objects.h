@@ -86,7 +86,10 @@ struct mu_object_root {
 #define MU_OBJECT_REMOTE                   0xffffffffu
 #define MU_OBJECT_MAKER(slot, incarnation) (((uint64_t)(slot) + 1) << 16 | (uint16_t)(incarnation))
 #define MU_OBJECT_MADE(extent, maker)      (((uint64_t)(uint32_t)(extent) << 32) | (uint32_t)(maker))
-#define MU_OBJECT_PAD                      48u /* of a MU_TYPE_BYTES block, before the bytes: they begin at a multiple of 64 */
+/* Of a MU_TYPE_BYTES block, before the bytes: they begin at a multiple of 64. At most so many have no pad, and their
+ * block is the smallest one. */
+#define MU_OBJECT_PAD   48u
+#define MU_OBJECT_SMALL 48u
 
 /* The slot's operation on a counted reference: number, never used again, 62 | MU_HOLD_TAKE and its like. */
 #define MU_HOLD_OP(number, kind) (((uint64_t)(number) << 2) | (kind))

@@ -44,7 +44,8 @@ extern "C" {
 
 typedef uint64_t muster_object; /* a reference; 0: none */
 
-/* Where a producer writes. `data` begins at a multiple of 64; both are NULL where their length is 0. */
+/* Where a producer writes. `data` begins at a multiple of 64, or of 16 where data and metadata take at
+ * most 48 bytes; both are NULL where their length is 0. */
 struct muster_object_room {
     void *data;
     size_t len;

@@ -94,7 +94,7 @@ static enum muster_status room_await(struct mu_ctx *ctx, uint64_t bytes, muster_
                                      void *arg)
 {
     bool large = MU_OBJECT_PAD + bytes > MU_BODY_MAX;
-    uint32_t class_index = large ? MU_WANTED_RUNS : mu_heap_class(MU_OBJECT_PAD + bytes);
+    uint32_t class_index = large ? MU_WANTED_RUNS : mu_heap_class(mu_object_pad(bytes) + bytes);
     struct muster_segment *seg = ctx->seg;
     enum muster_status status;
     char what[WHAT_MAX], why[MU_SENTENCE_MAX];

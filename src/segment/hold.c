@@ -434,7 +434,7 @@ static enum muster_status word_find(struct mu_ctx *ctx, uint32_t *ret_index)
 
 enum muster_status mu_object_block(struct mu_ctx *ctx, struct mu_object *object)
 {
-    uint64_t whole = mu_object_whole(object);
+    uint64_t whole = mu_object_whole(object), bytes = mu_object_pad(whole) + whole;
     enum muster_status status;
     struct mu_block *b;
 
@@ -442,14 +442,14 @@ enum muster_status mu_object_block(struct mu_ctx *ctx, struct mu_object *object)
         return mu_fail(MUSTER_OUT_OF_RANGE, "an object of %llu bytes; %llu are the most",
                        (unsigned long long)object->bytes, (unsigned long long)MU_UNITS_MAX * MU_UNIT);
     object->extent = 0;
-    if (MU_OBJECT_PAD + whole > MU_BODY_MAX) {
+    if (bytes > MU_BODY_MAX) {
         status = mu_arena_take(ctx, whole, &object->data, &object->extent);
         object->extent += !status;
         return status;
     }
-    status = mu_heap_alloc(ctx, MU_OBJECT_PAD + whole, 0, &object->data, &b);
+    status = mu_heap_alloc(ctx, bytes, 0, &object->data, &b);
     if (!status) /* relaxed: the commit's CAS publishes it */
-        mu_store_relaxed(&b->meta, MU_META(MU_OBJECT_PAD + whole, 0, MU_TYPE_BYTES));
+        mu_store_relaxed(&b->meta, MU_META(bytes, 0, MU_TYPE_BYTES));
     return status;
 }
 

@@ -67,6 +67,12 @@ static inline uint64_t mu_object_whole(const struct mu_object *o)
     return (o->bytes + 7) / 8 * 8 + o->meta;
 }
 
+/* Before so many bytes, in a block. */
+static inline uint64_t mu_object_pad(uint64_t whole)
+{
+    return whole <= MU_OBJECT_SMALL ? 0 : MU_OBJECT_PAD;
+}
+
 /*
  * A block for the object's bytes and metadata, of which there are some, OWNED by ctx: its data, and extent. Its
  * contents are garbage. RESOURCE_EXHAUSTED when heap or arena have none, OUT_OF_RANGE when none can be so large.

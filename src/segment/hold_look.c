@@ -60,7 +60,7 @@ static bool object_fits(const struct muster_segment *seg, const struct mu_object
                (units_are(seg, o->extent - 1, mu_object_whole(o), o->data) || has_changed(seg, o));
     if (o->bytes > limit || o->meta > limit)
         return false;
-    return MU_BLOCK_HEADER + MU_OBJECT_PAD + mu_object_whole(o) <= limit;
+    return MU_BLOCK_HEADER + mu_object_pad(mu_object_whole(o)) + mu_object_whole(o) <= limit;
 }
 
 bool mu_object_parse(const struct muster_segment *seg, const struct mu_root *root, struct mu_object *o)
@@ -192,5 +192,6 @@ uint8_t *mu_object_bytes(struct muster_segment *seg, const struct mu_object *obj
 
     if (!base || object->extent)
         return base ? base + (object->extent - 1) * (uint64_t)MU_UNIT : NULL;
-    return base + mu_offset_of(seg, mu_heap_at(seg, MU_REF_INDEX(object->data))->body) + MU_OBJECT_PAD;
+    return base + mu_offset_of(seg, mu_heap_at(seg, MU_REF_INDEX(object->data))->body) +
+           mu_object_pad(mu_object_whole(object));
 }

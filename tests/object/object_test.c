@@ -355,7 +355,7 @@ STAGE_TEST(sizes_and_metadata_come_back)
             assert_int_equal(muster_object_get(m, &object, 1, 0, &v, NULL), MUSTER_OK);
             assert_int_equal(v.len, sizes[i]);
             assert_int_equal(v.meta_len, meta);
-            assert_int_equal((uintptr_t)v.data % 64, 0);
+            assert_int_equal((uintptr_t)v.data % ((v.len + 7) / 8 * 8 + meta <= 48 ? 16 : 64), 0);
             assert_memory_equal(v.data ? v.data : "", bytes, v.len);
             assert_memory_equal(v.meta ? v.meta : "", bytes + 1, meta);
             assert_int_equal(muster_object_drop(m, &object, 1), MUSTER_OK);
@@ -459,6 +459,23 @@ STAGE_TEST(a_full_segment_lets_a_producer_end_its_writing)
     assert_int_equal(muster_object_drop(m, &gone, 1), MUSTER_NOT_FOUND);
     assert_int_equal(muster_object_wait(m, &gone, 1, 1, 0, &ready, &count), MUSTER_OK);
     assert_says(muster_last_error(), "has no reference"); /* a call that succeeds leaves it as it was */
+    assert_int_equal(muster_leave(m), MUSTER_OK);
+    stage_close();
+}
+
+STAGE_TEST(a_small_object_takes_256_bytes_besides_its_own)
+{
+    enum { MANY = 20000 };
+    struct muster *m = alone(NULL);
+    struct muster_segment_info before, after;
+    static muster_object all[MANY];
+
+    assert_int_equal(muster_segment_info(muster_segment_of(m), &before), MUSTER_OK);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(muster_object_put(m, "8 bytes ", 8, NULL, 0, 0, &all[i]), MUSTER_OK);
+    assert_int_equal(muster_segment_info(muster_segment_of(m), &after), MUSTER_OK);
+    assert_true(after.committed_bytes - before.committed_bytes <= (256 + 8) * (uint64_t)MANY);
+    assert_int_equal(muster_object_drop(m, all, MANY), MUSTER_OK);
     assert_int_equal(muster_leave(m), MUSTER_OK);
     stage_close();
 }
