@@ -304,6 +304,11 @@ def is_impatience(status: int, sentence: str) -> bool:
     return status == _lib.DEADLINE_EXCEEDED and sentence.startswith(_PATIENCE)
 
 
+def is_short(status: int, sentence: str) -> bool:
+    """Did a wait end that may be taken up again?"""
+    return is_impatience(status, sentence) or is_interruption(status, sentence)
+
+
 def is_interruption(status: int, sentence: str) -> bool:
     return status == _lib.CANCELLED and sentence.startswith(_INTERRUPTED)
 

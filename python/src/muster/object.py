@@ -19,12 +19,13 @@ from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Seq
 
 from muster import _joined, _lib, _pack, _wait
 from muster._lib import deadline_of, int_of, lib
-from muster.errors import Error, check, error_of, is_impatience, last_sentence
+from muster.errors import Error, check, error_of, is_impatience, is_short, last_sentence
 
 _get, _put, _drop, _unview = (lib.muster_object_get, lib.muster_object_put, lib.muster_object_drop,
                               lib.muster_object_unview)
 _byref, _Number, _View = ctypes.byref, ctypes.c_uint64, _lib.ObjectView
 PATIENCE = 10.0  # seconds that a put waits for room
+_INSTANT, _after_ns = 1000000, lib.muster_after_ns
 _SMALL = 4096  # up to here a value is joined and put by one call
 
 
@@ -283,8 +284,10 @@ class Objects:
     def _values(self, refs: "List[ObjectRef]", timeout: Optional[float]) -> List[Any]:
         count, m, at = len(refs), self._task._m, ctypes.c_size_t()
         views, numbers = (_View * count)(), (_Number * count)(*[ref._cell.value for ref in refs])
-        status = _get(m, numbers, count, 0, views, _byref(at))  # most are there
-        if status and timeout != 0 and is_impatience(status, last_sentence()):
+        # most are there, or come in an instant: that is not worth being interrupted, nor another worker
+        until = 0 if timeout is not None and timeout <= 0 else _after_ns(_INSTANT)
+        status = _get(m, numbers, count, until, views, _byref(at))
+        if status and timeout != 0 and is_short(status, last_sentence()):
             status = _wait_outside(m, timeout, self._reaping(
                 lambda until: int(_get(m, numbers, count, until, views, _byref(at)))))
         if status:
