@@ -109,6 +109,14 @@ def test_a_library_that_is_something_else():
         assert "libfake.so is version 9.0.0, and this package speaks to libmuster.so.0" in out, out
 
 
+def test_a_worker_starts_with_little():
+    """What takes longest of all that it could import."""
+    names = "typing", "re", "enum", "pickle", "contextlib", "muster.kv", "muster.group"
+    out = subprocess.run([sys.executable, "-S", "-c", "import sys, muster.worker; print([m for m in %r if m in sys.modules])" % (names,)],
+                         stdout=subprocess.PIPE, text=True, timeout=common.PATIENCE).stdout
+    assert out == "[]\n", out
+
+
 def test_where_it_is_looked_for():
     show = "import muster; print(muster.library_path)"
     library = os.path.join(common.BUILD, _lib.SONAME)

@@ -11,20 +11,25 @@
 Errors are exceptions, all of them `muster.Error`, and say who failed: `error.culprit`. muster.torch is a store for
 torch.distributed. The contracts (threads, fork, what blocks) stand in muster's headers, include/muster.
 """
-from typing import Any
+from __future__ import annotations
 
 from muster import errors
 from muster._pool import init, shutdown
 from muster._lib import LibraryNotFound, lib as _library, path as library_path
-from muster.barrier import Barriers, BarrierState
 from muster.calls import ActorHandle, RemoteClass, RemoteFunction, kill, remote
 from muster.errors import *  # noqa: F401,F403 (the exceptions, one for each status)
-from muster.event import Event, Events
-from muster.group import Group
-from muster.kv import Entry, KeyValue
 from muster.object import ObjectRef, Objects, get, put, wait
-from muster.queue import Queue, QueueReader
 from muster.task import JobError, Task, TaskState, join
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any
+
+    from muster.barrier import Barriers, BarrierState
+    from muster.event import Event, Events
+    from muster.group import Group
+    from muster.kv import Entry, KeyValue
+    from muster.queue import Queue, QueueReader
 
 __version__ = "0.1.0"
 
@@ -41,15 +46,16 @@ __all__ = ["ActorHandle", "BarrierState", "Barriers", "Checkpoint", "Entry", "Ev
 __all__ += errors.__all__
 
 
+_LATER = {"BarrierState": "barrier", "Barriers": "barrier", "Checkpoint": "checkpoint", "Entry": "kv", "Event": "event",
+          "Events": "event", "Executor": "executor", "Group": "group", "KeyValue": "kv", "Queue": "queue", "QueueReader": "queue"}
+
+
 def __getattr__(name: str) -> Any:
-    """Executor, whose imports take as long as all else together; the parameter server; checkpoints."""
-    if name == "ps":
-        import importlib
-        return importlib.import_module("muster.ps")
-    if name == "Checkpoint":
-        from muster.checkpoint import Checkpoint
-        return Checkpoint
-    if name == "Executor":
-        from muster.executor import Executor
-        return Executor
-    raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    """What not every program needs, and a worker rarely, is imported with its first use: of names, and of modules."""
+    import importlib
+    if name in ("ps", "epoch") or name in _LATER.values():
+        return importlib.import_module("muster." + name)
+    if name not in _LATER:
+        raise AttributeError("module %r has no attribute %r" % (__name__, name))
+    found = globals()[name] = getattr(importlib.import_module("muster." + _LATER[name]), name)
+    return found

@@ -1,8 +1,14 @@
 """The tasks that this process is, in the order it joined them."""
+from __future__ import annotations
+
 import threading
-from typing import Any, Dict, List, Optional
 
 from muster import _lib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Dict, List, Optional
+
 
 class Deaths:
     """How workers of this process ended: the helper, whose children they are, tells it some instants after the death."""

@@ -5,13 +5,18 @@ that nothing is converted but what it is given: handles are ints, keys and value
 `borrow()` is what a call writes into, until `give_back()`. Statuses are plain ints: 0 is good, for others raise
 `errors.error_of(status)` from the same thread before its next call.
 """
+from __future__ import annotations
+
 import ctypes
 import operator
 import os
 import sys
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_ssize_t, c_ubyte, c_uint32, c_uint64, c_void_p)
-from typing import Any, Iterator, List, Optional, Tuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Iterator, List, Optional, Tuple
 
 SONAME = "libmuster.so.0"
 FOREVER = (1 << 64) - 1

@@ -4,18 +4,27 @@ An object without metadata is bytes, as a C program puts them; `bytes` are put l
 metadata, whose last is its KIND. The data of PICKLE is a pickle; that of BUFFERS is a table of 64-bit numbers (how many
 buffers, and of the pickle and of each buffer the offset and the length), then these, each at a multiple of 64.
 """
-import pickle
+from __future__ import annotations
+
 import struct
 import sys
 import threading
 import types
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+try:  # what pickle is made of: it imports much besides
+    import _pickle as pickle
+except ImportError:
+    import pickle  # type: ignore[no-redef]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+    Part = Tuple[int, Any]  # the offset, and bytes or a memoryview
 
 META = b"mupy\x01\0\0"
 PICKLE, BUFFERS = b"p", b"b"
 ALIGN = 64
 
-Part = Tuple[int, Any]  # the offset, and bytes or a memoryview
 
 
 class Packed:

@@ -1,18 +1,27 @@
 """A job of this process's own: muster.init() makes it, and starts its workers; muster.shutdown() ends both."""
+from __future__ import annotations
+
 import atexit
 import ctypes
 import os
-import pickle
 import struct
 import sys
 import threading
-from typing import Dict, Optional
 
 from muster import _joined, _lib, _wait
 from muster._joined import deaths
 from muster._workers import DEATH, MORE
 from muster.errors import FailedPrecondition, Unavailable, check
 from muster.task import Task, join
+
+try:  # what pickle is made of: it imports much besides
+    import _pickle as pickle
+except ImportError:
+    import pickle  # type: ignore[no-redef]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Dict, Optional
 
 _count = 0
 _pool: "Optional[_Pool]" = None
@@ -74,6 +83,7 @@ def init(workers: Optional[int] = None, store: Optional[int] = None, num_gpus: i
             check(_lib.lib.muster_resource_offer(task._m, name.encode(), amount, gpus if name == "GPU" else None))
         config = pickle.dumps({"job": job, "num_tasks": num_tasks, "workers": count, "path": sys.path, "argv": sys.argv})
         os.write(down, struct.pack("<Q", len(config)) + config)
+        from muster import _code  # noqa: F401 (what the first call needs, while the helper starts)
         if not os.read(up, DEATH.size):
             raise Unavailable("no worker of job %s could be started: the process that starts them has ended" % job,
                               _lib.UNAVAILABLE)

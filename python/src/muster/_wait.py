@@ -14,22 +14,31 @@ cancelled is so at once; the slice under way ends unheard.
 
 Leaving. Who leaves the job ends the waits that other threads are in, and waits for them: the handle goes after that.
 """
+from __future__ import annotations
+
 import os
-import signal
 import sys
 import threading
 import time
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Tuple
 
 from muster import _lib
 from muster._lib import lib
 from muster.errors import is_impatience, is_interruption, last_sentence
 
+try:  # what signal is made of: it imports much besides
+    import _signal as signal
+except ImportError:
+    import signal  # type: ignore[no-redef]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+    Step = Callable[[int], int]  # makes the call with this deadline; its status
+
 if TYPE_CHECKING:  # they take as long to import as all else together
     import concurrent.futures
 
-Step = Callable[[int], int]  # makes the call with this deadline; its status
 
 THREADS = 4
 SLICE = 0.1

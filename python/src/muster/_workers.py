@@ -7,15 +7,28 @@ It ends, and all of them, when the driver ends: by the pidfd of that, or when th
 
 A worker takes calls, one after the other, in its main thread. Each dies with the helper.
 """
+from __future__ import annotations
+
 import ctypes
 import mmap
 import os
-import pickle
 import select
-import signal
 import struct
 import sys
-from typing import Any, Dict, Optional
+
+try:  # what pickle is made of: it imports much besides
+    import _pickle as pickle
+except ImportError:
+    import pickle  # type: ignore[no-redef]
+
+try:  # what signal is made of: it imports much besides
+    import _signal as signal
+except ImportError:
+    import signal  # type: ignore[no-redef]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Dict, Optional
 
 MORE = 400  # workers beyond those wanted, for calls that are blocked and for actors
 DEATH = struct.Struct("<iI")  # to the driver: of a worker, its pid and wait status; 0, 0: one is ready

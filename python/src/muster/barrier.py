@@ -7,12 +7,19 @@
 ...     pass
 >>> task.leave()
 """
+from __future__ import annotations
+
 from types import TracebackType
-from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Type
 
 from muster import _lib, _wait
 from muster._lib import NEXT, deadline_of, ids_of, int_of, lib
 from muster.errors import check
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import NamedTuple, Any, Iterable, List, Optional, Tuple, Type
+else:
+    from muster._named import NamedTuple
 
 _MOST = 10 ** 10  # seconds: longer is for ever
 

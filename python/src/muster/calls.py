@@ -19,16 +19,21 @@
 A call gives a reference to its result at once. A reference that is an argument of its own is the value for the function,
 which runs when it is there; one inside a list stays a reference.
 """
+from __future__ import annotations
+
 import ctypes
 import os
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 
 from muster import _joined, _lib, _pack, object as objects_
 from muster._lib import Argument, SubmitOptions, int_of, lib
 from muster.errors import ActorDied, AlreadyExists, DeadlineExceeded, Error, FailedPrecondition, NotFound, WorkerDied, check, error_of
 from muster.object import ObjectRef, _own
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type
 
 KIND_FUNCTION, KIND_CLASS, KIND_METHOD = 16, 17, 18  # MUSTER_FUNCTION_OWN and above: what the code is, for muster.worker
 ARGUMENTS = 250  # references of one call, at most

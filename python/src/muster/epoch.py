@@ -11,13 +11,18 @@
 
 The loop goes on with the next epoch, and ends when the task is a member no more.
 """
+from __future__ import annotations
+
 import ctypes
-from typing import Any, Iterator, Optional
 
 from muster import _wait
 from muster._lib import Membership, deadline_of, lib
 from muster.errors import check
 from muster.group import Group
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Iterator, Optional
 
 
 class Epoch:

@@ -4,13 +4,19 @@
 >>> issubclass(muster.NotFound, KeyError), issubclass(muster.DeadlineExceeded, TimeoutError)
 (True, True)
 """
-import re
+from __future__ import annotations
+
 import types
 import weakref
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple, Type
 
 from muster import _joined, _lib
 from muster._joined import deaths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import NamedTuple, Any, Callable, Dict, Optional, Tuple, Type
+else:
+    from muster._named import NamedTuple
 
 
 class Culprit(NamedTuple):
@@ -21,26 +27,27 @@ class Culprit(NamedTuple):
     host: Optional[str] = None
 
 
-_NAMED = re.compile(r"\btask (\d+) \((?:(?:pid (\d+)|a guest) )?on host ([^\s)]+)\)")
-_BARE = re.compile(r"\btask (\d+)(?=: | had not | is | has | gave )")
-_WORKER = re.compile(r"\bits worker \(pid (\d+) on host ")
+_NAMED = r"\btask (\d+) \((?:(?:pid (\d+)|a guest) )?on host ([^\s)]+)\)"
+_BARE = r"\btask (\d+)(?=: | had not | is | has | gave )"
+_WORKER = r"\bits worker \(pid (\d+) on host "
 _TOLD_WITHIN = 1.0
 _PATIENCE = "the deadline passed while waiting for "
 _INTERRUPTED = "interrupted while waiting for "
-_PRODUCER = re.compile(_PATIENCE + r"(?:object 0x[0-9a-f]+|[\d of]+ objects): 0x[0-9a-f]+, of (?=task \d+ \()")
-_LIST = re.compile(r"; [a-z][a-z0-9 ,.]*: (?=task \d+ \()")  # of who could have ended the wait
+_PRODUCER = _PATIENCE + r"(?:object 0x[0-9a-f]+|[\d of]+ objects): 0x[0-9a-f]+, of (?=task \d+ \()"
+_LIST = r"; [a-z][a-z0-9 ,.]*: (?=task \d+ \()"  # of who could have ended the wait
 
 
 def _culprits(sentence: str) -> Tuple[Culprit, ...]:
     """The tasks that the sentence names, each once, in its order. Those that have a process come first."""
+    import re  # which takes long, and most programs see no error
     found: Dict[int, Culprit] = {}
     if sentence.startswith((_PATIENCE, _INTERRUPTED)):  # what was waited for has a name of its own
-        lists = list(_LIST.finditer(sentence)) or list(_PRODUCER.finditer(sentence))
+        lists = list(re.finditer(_LIST, sentence)) or list(re.finditer(_PRODUCER, sentence))
         sentence = sentence[lists[-1].end():] if lists else ""
-    for match in _NAMED.finditer(sentence):
+    for match in re.finditer(_NAMED, sentence):
         task, pid, host = int(match.group(1)), match.group(2), match.group(3)
         found.setdefault(task, Culprit(task, match.group(0), int(pid) if pid else None, host))
-    for match in _BARE.finditer(sentence):
+    for match in re.finditer(_BARE, sentence):
         found.setdefault(int(match.group(1)), Culprit(int(match.group(1)), match.group(0)))
     return tuple(found.values())
 
@@ -159,17 +166,20 @@ class WorkerDied(Unavailable):
 
     @property
     def pid(self) -> Optional[int]:
-        found = _WORKER.search(self.message)
+        import re
+        found = re.search(_WORKER, self.message)
         return int(found.group(1)) if found else self.culprit.pid if self.culprit else None
 
     @property
     def end(self) -> str:
         if self._end is None:
-            self._end = _end_of(self.pid) if _WORKER.search(self.message) else ""
+            import re
+            self._end = _end_of(self.pid) if re.search(_WORKER, self.message) else ""
         return self._end
 
     @property
     def signal(self) -> Optional[int]:
+        import re
         found = re.search(r" signal (\d+)", self.end.partition("\n")[0])
         if found:
             return int(found.group(1))

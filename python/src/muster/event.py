@@ -1,11 +1,19 @@
 """Numbered broadcast events (muster/event.h): `task.events`. Numbers start at 0 and have no holes."""
+from __future__ import annotations
+
 import ctypes
-from typing import Any, NamedTuple, Optional
 
 from muster import _lib, _wait
 from muster._lib import deadline_of, int_of, lib
 from muster.errors import OutOfRange, check, error_of
-from muster.kv import Value, value_bytes
+from muster.kv import value_bytes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import NamedTuple, Any, Optional
+    from muster.kv import Value
+else:
+    from muster._named import NamedTuple
 
 PAYLOAD_MAX = 16384
 

@@ -12,14 +12,19 @@
 With numpy an array goes as it lies in memory, without pickling: `allgather(array)` gives one array with a row for each
 member, in the order of their ranks.
 """
+from __future__ import annotations
+
 import ctypes
 import struct
 from types import TracebackType
-from typing import Any, Iterable, Optional, Tuple, Type, Union
 
 from muster import _wait
 from muster._lib import Membership, deadline_of, ids_of, int_of, lib
 from muster.errors import check
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Iterable, Optional, Tuple, Type, Union
 
 _OPS = {"sum": 0, "min": 1, "max": 2, "band": 3, "bor": 4, "prod": 5}
 _TYPES = {"int64": 0, "uint64": 1, "float64": 2}

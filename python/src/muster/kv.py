@@ -19,17 +19,24 @@ muster.errors.DeadlineExceeded: the deadline passed while waiting for key nobody
 1
 >>> task.leave()
 """
+from __future__ import annotations
+
 import ctypes
 from collections.abc import ItemsView, MutableMapping, ValuesView
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from muster import _lib, _wait
 from muster._lib import FOREVER, NOT_FOUND, OUT_OF_RANGE, SCRATCH, Out, borrow, deadline_of, give_back, int_of, lib
 from muster.errors import Aborted, check, error_of
 
-Key = Union[str, bytes]
-Value = Union[bytes, str, bytearray, memoryview]
-Wait = Union[bool, float]
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import NamedTuple, Any, Dict, Iterator, List, Optional, Tuple, Union
+    Key = Union[str, bytes]
+    Value = Union[bytes, str, bytearray, memoryview]
+    Wait = Union[bool, float]
+else:
+    from muster._named import NamedTuple
+
 
 
 class Entry(NamedTuple):

@@ -12,14 +12,22 @@
 0
 >>> task.leave()
 """
-import contextlib
+from __future__ import annotations
+
 import ctypes
-import pickle
-from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Sequence, Tuple, Type
 
 from muster import _joined, _lib, _pack, _wait
 from muster._lib import deadline_of, int_of, lib
 from muster.errors import Error, check, error_of, is_impatience, is_short, last_sentence
+
+try:  # what pickle is made of: it imports much besides
+    import _pickle as pickle
+except ImportError:
+    import pickle  # type: ignore[no-redef]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Callable, Dict, Generator, Iterator, List, Optional, Sequence, Tuple, Type
 
 _get, _put, _drop, _unview = (lib.muster_object_get, lib.muster_object_put, lib.muster_object_drop,
                               lib.muster_object_unview)
@@ -153,17 +161,16 @@ _PICKLED, _loads, _string_at = _pack.META + _pack.PICKLE, pickle.loads, ctypes.s
 on_block: "Optional[Callable[[bool], None]]" = None  # in a worker: its call begins to wait, and goes on
 
 
-@contextlib.contextmanager
-def blocking() -> "Iterator[None]":
+class blocking:
     """What is done inside may wait long: in a worker another one takes its place meanwhile."""
-    if on_block is None:
-        yield
-        return
-    on_block(True)
-    try:
-        yield
-    finally:
-        on_block(False)
+
+    def __enter__(self) -> None:
+        if on_block is not None:
+            on_block(True)
+
+    def __exit__(self, *_: Any) -> None:
+        if on_block is not None:
+            on_block(False)
 
 
 def _wait_outside(m: Optional[int], timeout: Optional[float], step: "Callable[[int], int]") -> int:

@@ -11,13 +11,18 @@ b'step 1'
 []
 >>> reader.close(); task.leave()
 """
+from __future__ import annotations
+
 import ctypes
-from typing import Any, Callable, Iterator, Optional
 
 from muster import _joined, _lib, _wait
 from muster._lib import deadline_of, int_of, lib
 from muster.errors import check, error_of, is_impatience, last_sentence
 from muster.object import _pin, blocking
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Callable, Iterator, Optional
 
 
 class _End:

@@ -11,23 +11,31 @@
 b'saved'
 >>> task.leave()
 """
+from __future__ import annotations
+
 import atexit
 import ctypes
 import os
 import sys
 import weakref
 from types import TracebackType
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Type
 
 from muster import _joined, _lib, _wait
 from muster._lib import Options, SegmentConfig, deadline_of, ids_of, int_of, lib
-from muster.barrier import Barriers
-from muster.epoch import Epoch, epochs
 from muster.errors import DeadlineExceeded, Error, FailedPrecondition, check
-from muster.event import Events
-from muster.group import Group
-from muster.kv import KeyValue
 from muster.object import Objects
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import NamedTuple, Any, Iterable, Iterator, List, Optional, Tuple, Type
+
+    from muster.barrier import Barriers
+    from muster.epoch import Epoch
+    from muster.event import Events
+    from muster.group import Group
+    from muster.kv import KeyValue
+else:
+    from muster._named import NamedTuple
 
 STATES = ("DISCONNECTED", "CONNECTED", "ERROR")
 CAUSES = ("", "REPORTED", "DIED", "HEARTBEAT", "RESTARTED", "EXITED", "SERVICE")
@@ -77,6 +85,10 @@ class Task:
     job, id, num_tasks, incarnation                      id is None for an observer, and for a worker
     """
 
+    kv: KeyValue
+    barrier: Barriers
+    events: Events
+
     def __init__(self, handle: int, is_worker: bool = False) -> None:
         self.is_worker = is_worker
         self._m: Optional[int] = handle
@@ -88,12 +100,25 @@ class Task:
         self.id: Optional[int] = number if number >= 0 else None
         self.num_tasks = int(lib.muster_num_tasks(handle))
         self.incarnation = int(lib.muster_incarnation(handle))
-        self.kv = KeyValue(self)
-        self.barrier = Barriers(self)
-        self.events = Events(self)
         self.objects = Objects(self)
         _joined.add(self)
         _wait.joined(handle)
+
+    def __getattr__(self, name: str) -> Any:
+        """What a worker rarely needs is imported with its first use."""
+        made: Any
+        if name == "kv":
+            from muster.kv import KeyValue
+            made = KeyValue(self)
+        elif name == "barrier":
+            from muster.barrier import Barriers
+            made = Barriers(self)
+        elif name == "events":
+            from muster.event import Events
+            made = Events(self)
+        else:
+            raise AttributeError("%r object has no attribute %r" % (type(self).__name__, name))
+        return self.__dict__.setdefault(name, made)  # another thread may have been first
 
     # ---- going ----
 
@@ -152,10 +177,12 @@ class Task:
               timeout: Optional[float] = None) -> Group:
         """Meet the others and make a group: all with the same name, the same tasks in the same order (None: all), and the
         same data_bytes, the most that one gives to a collective (16384 at most)."""
+        from muster.group import Group
         return Group(self, name, tasks, data_bytes, timeout)
 
     def epochs(self, timeout: Optional[float] = None) -> Iterator[Epoch]:
         """The epochs of a job with a membership, as long as this task is a member (muster.epoch)."""
+        from muster.epoch import epochs
         return epochs(self, timeout)
 
     def state(self, task: Optional[int] = None) -> TaskState:

@@ -3,12 +3,12 @@
 muster.init() starts workers by itself. `muster run --workers 4 --worker-command 'python3 -m muster.worker'` starts them beside
 a job's tasks. A task that is `python -m muster.worker` is a worker, too, until the tasks that are none have left.
 """
+from __future__ import annotations
+
 import ctypes
 import os
-import pickle
 import sys
 import time
-from typing import Any, Callable, Dict, List, Tuple
 
 from muster import _lib, _pack, errors, object as objects_
 from muster._lib import CallInfo, ObjectInfo, ObjectRoom, ObjectView, lib
@@ -17,6 +17,15 @@ from muster.errors import check
 from muster.object import _READ, ObjectRef, _bytes_at, fill
 from muster.calls import KIND_CLASS, KIND_FUNCTION, KIND_METHOD, actor_key, decode
 from muster.task import Task, join
+
+try:  # what pickle is made of: it imports much besides
+    import _pickle as pickle
+except ImportError:
+    import pickle  # type: ignore[no-redef]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing takes long to import
+    from typing import Any, Callable, Dict, List, Tuple
 
 _byref, _memmove, _string_at, _loads, _dumps = ctypes.byref, ctypes.memmove, ctypes.string_at, pickle.loads, pickle.dumps
 _next, _get, _argument, _result, _done = (lib.muster_worker_next, lib.muster_call_get, lib.muster_call_argument,
