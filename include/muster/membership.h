@@ -19,7 +19,9 @@
  *
  * Threads, fork, handlers: as in muster/task.h. Only muster_membership_wait() and muster_membership_next() wait, up to
  * their deadlines: MUSTER_DEADLINE_EXCEEDED; MUSTER_CANCELLED: interrupted, or the job was closed. Programs that take
- * part join with MUSTER_JOIN_RECOVERABLE: else a lost member ends the waits of all. In a job of one host only.
+ * part join with MUSTER_JOIN_RECOVERABLE: else a lost member ends the waits of all. In a job of several hosts host 0's
+ * launcher has the membership, and the others' mirror it: what a task there says of a change waits for that host's
+ * answer, and fails with MUSTER_UNAVAILABLE when it is lost.
  */
 #ifndef MUSTER_MEMBERSHIP_H
 #define MUSTER_MEMBERSHIP_H

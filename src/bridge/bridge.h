@@ -71,6 +71,8 @@ const struct mu_bridge_shape *mu_bridge_shape(const struct mu_bridge *bridge);
 enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m);
 /* To another agent (a follower: the leader alone; host UINT32_MAX: all). Any thread. */
 void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, const void *bytes, size_t len);
+/* The leader's: the host will not be back, as its owner knows otherwise: it is lost at once. Any thread. */
+void mu_bridge_give_up(struct mu_bridge *bridge, uint32_t host, const char *why);
 /* For an agent that calls for others (bridge/call/lanes.h): once the bridge has started. Any thread; the second before
  * the bridge is stopped, or after its end by mu_lanes_free(). */
 enum muster_status mu_bridge_lanes(struct mu_bridge *bridge, struct mu_lanes **ret_lanes);

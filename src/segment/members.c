@@ -9,6 +9,9 @@
  * What a SIGKILL leaves: before the CAS nothing; behind it the change, and sleepers that were not woken. The death
  * moves the segment's epoch, so they look again. A process that dies between saying `ready` and anything else is a lost
  * participant: whichever process looks first rolls the change back by its name.
+ *
+ * In a job of several hosts the leader's segment has the membership, and the others' a mirror of it, which their agents
+ * put there (bridge/member/epochs.c): there nothing is decided, and what tasks say goes to the leader (task/change.c).
  */
 #include "segment/members.h"
 
@@ -212,6 +215,8 @@ enum muster_status mu_membership_edit(struct mu_ctx *ctx, mu_membership_fn fn, v
         mu_txn_abort(&t);
     else if (e.moves)
         mu_epoch_move(ctx->seg); /* killed before it: the scavenger of this death moves it */
+    if (commit != MU_RETRY && (e.moves || !e.quiet))
+        mu_bell_ring(ctx->seg); /* other hosts have mirrors; killed before it: the agent looks after 100 ms */
     mu_membership_done(&copy);
     free(records);
     return status ? status : e.status;
@@ -221,7 +226,7 @@ void mu_membership_follow(struct mu_ctx *ctx)
 {
     char kept[MU_SENTENCE_MAX];
 
-    if (!mu_membership_exist(ctx->seg))
+    if (!mu_membership_exist(ctx->seg) || mu_is_follower(ctx->seg))
         return;
     mu_error_keep(kept);
     mu_membership_edit(ctx, NULL, NULL); /* where it fails, the next look does it */
@@ -245,7 +250,7 @@ static void members_fill(struct mu_membership_copy *c, const struct mu_membershi
     c->head.since = mu_now();
 }
 
-static enum muster_status members_create(struct mu_ctx *ctx, struct mu_membership_copy *c)
+static enum muster_status members_put(struct mu_ctx *ctx, const struct mu_membership_copy *c, bool replaces)
 {
     enum muster_status status;
     struct mu_root root;
@@ -255,8 +260,9 @@ static enum muster_status members_create(struct mu_ctx *ctx, struct mu_membershi
     do {
         enum mu_read rc = mu_txn_read(&t, &root);
 
-        status = rc == MU_READ_EMPTY ? members_build(&t, c)
-                                     : mu_fail(MUSTER_ALREADY_EXISTS, "job %s has a membership", ctx->seg->job);
+        status = rc == MU_READ_EMPTY || replaces
+                     ? members_build(&t, c)
+                     : mu_fail(MUSTER_ALREADY_EXISTS, "job %s has a membership", ctx->seg->job);
     } while (!status && mu_txn_commit(&t) == MU_RETRY);
     if (status)
         mu_txn_abort(&t);
@@ -265,14 +271,22 @@ static enum muster_status members_create(struct mu_ctx *ctx, struct mu_membershi
     return status;
 }
 
+enum muster_status mu_membership_mirror(struct mu_ctx *ctx, const struct mu_membership_copy *c)
+{
+    if (!head_is_sound(ctx->seg, &c->head) || !rows_are_sound(&c->head, c->rows))
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the membership is not well formed");
+    return members_put(ctx, c, true);
+}
+
 enum muster_status mu_membership_begin(struct mu_ctx *ctx, const struct mu_membership_set *set)
 {
     struct mu_membership_copy c = {.head.count = ctx->seg->num_tasks, .head.epoch = set->epoch ? set->epoch : 1};
     uint32_t most = set->most ? set->most : c.head.count, bound = set->anew ? MU_MEMBERS_MAX : c.head.count;
     enum muster_status status;
 
-    if (ctx->seg->header->num_hosts)
-        return mu_fail(MUSTER_UNIMPLEMENTED, "a membership of several hosts is not served yet");
+    if ((mu_is_follower(ctx->seg) && !set->mirrors) || (set->anew && mu_is_bridged(ctx->seg)))
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "a job of several hosts has its membership, that of a live job, by "
+                                                   "host 0's launcher");
     if (c.head.count > MU_MEMBERS_MAX)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%u tasks; a job with a membership has at most %u", c.head.count,
                        MU_MEMBERS_MAX);
@@ -283,7 +297,9 @@ enum muster_status mu_membership_begin(struct mu_ctx *ctx, const struct mu_membe
     if (!c.rows)
         return members_no_memory();
     members_fill(&c, set);
-    status = members_create(ctx, &c);
+    status = members_put(ctx, &c, false);
+    if (!status)
+        mu_bell_ring(ctx->seg);
     mu_membership_done(&c);
     return status;
 }

@@ -70,10 +70,14 @@ struct mu_membership_set {
     uint32_t size;  /* tasks 0 to size - 1 */
     uint32_t least, most;
     bool shrinks;
-    bool anew; /* no epoch follows in this segment: the launcher ends the tasks, and makes another */
+    bool anew;    /* no epoch follows in this segment: the launcher ends the tasks, and makes another */
+    bool mirrors; /* a host that does not lead: so all begin, and what the leader tells takes its place */
     const char *text;
 };
 enum muster_status mu_membership_begin(struct mu_ctx *ctx, const struct mu_membership_set *set);
+/* For agents of hosts that do not lead: what there is now is the leader's, as it was told. INVALID_ARGUMENT: it cannot
+ * be. */
+enum muster_status mu_membership_mirror(struct mu_ctx *ctx, const struct mu_membership_copy *c);
 
 /* A job that is begun anew is asked for so many members, without these tasks: a change is pending until the launcher
  * has taken it, or the time is over. FAILED_PRECONDITION, INVALID_ARGUMENT: as muster_membership_propose(). */

@@ -40,6 +40,7 @@ enum mu_op {
     MU_OP_ERROR_REPORT = 26,
     MU_OP_TASK_RESET = 27,
     MU_OP_TASK_HEARTBEAT = 28,
+    MU_OP_MEMBERSHIP = 29, /* a change of it is proposed, cancelled, or a task is ready, or done */
     MU_OP_EVENT_SEND = 32,
     MU_OP_NCCL_ID = 36,
     MU_OP_GROUP_OPEN = 40,  /* a member comes to a group that spans hosts; answered when all have */

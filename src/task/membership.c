@@ -1,12 +1,12 @@
 /*
- * task/membership.c: the public calls on a membership: reading, waiting, and taking part in a change.
+ * task/membership.c: the public calls on a membership: reading it, and waiting. Taking part in a change: task/change.c.
  *
  * A waiter looks at the head alone. What follows from a death or the deadline it commits itself: when the segment's
  * epoch has moved, and when the change's time is over. The steps of a change wake by the object's word; saying `ready`
  * or `done` wakes nobody, unless it was the last, or the first: groups of the epoch wait for that one in vain from then
  * on (barrier/group_fault.c).
  */
-#include "segment/members.h"
+#include "task/change.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +148,7 @@ int muster_membership_changed(struct muster *muster, const struct muster_members
 static enum muster_status members_await(struct muster *m, struct mu_ctx *ctx, const struct muster_membership *known,
                                         muster_deadline deadline)
 {
-    bool looked = false;
+    bool decides = ctx && !mu_is_follower(m->seg), looked = false;
     uint32_t epoch = 0;
     struct mu_members h;
     struct mu_wait w;
@@ -165,7 +165,7 @@ static enum muster_status members_await(struct muster *m, struct mu_ctx *ctx, co
         if (status || is_moved(known, &h))
             break;
         due = h.phase != MUSTER_PHASE_STEADY && mu_now() >= h.deadline;
-        if (ctx && (due || !looked || epoch != w.epoch)) {
+        if (decides && (due || !looked || epoch != w.epoch)) {
             looked = true;
             epoch = w.epoch;
             status = mu_membership_edit(ctx, NULL, NULL);
@@ -173,8 +173,8 @@ static enum muster_status members_await(struct muster *m, struct mu_ctx *ctx, co
                 break;
             continue;
         }
-        /* an observer that cannot roll back waits for another to do it */
-        w.deadline = ctx && h.phase != MUSTER_PHASE_STEADY && h.deadline < deadline ? h.deadline : deadline;
+        /* an observer that cannot roll back, and another host's task, wait for another to do it */
+        w.deadline = decides && h.phase != MUSTER_PHASE_STEADY && h.deadline < deadline ? h.deadline : deadline;
         status = mu_wait_on(&w, &m->seg->header->members, word);
         if (status == MUSTER_DEADLINE_EXCEEDED && w.deadline != deadline)
             status = MUSTER_OK;
@@ -211,213 +211,7 @@ enum muster_status muster_membership_wait(struct muster *muster, struct muster_m
     return status;
 }
 
-/* ---- a change ---------------------------------------------------------------------------------------------------- */
-
-struct proposal {
-    const int32_t *come, *go;
-    size_t num_come, num_go;
-    const char *role;
-    uint64_t timeout_ns, change;
-};
-
-/* The role's number; made where there is none of that name. -1: there are too many. */
-static int role_take(struct mu_members *h, const char *name)
-{
-    for (uint32_t i = 0; i < MU_ROLES_MAX; i++) {
-        if (!h->roles[i][0])
-            snprintf(h->roles[i], sizeof h->roles[i], "%s", name);
-        if (!strcmp(h->roles[i], name))
-            return (int)i;
-    }
-    return -1;
-}
-
-static enum muster_status comers_take(struct mu_membership_edit *e, const struct proposal *p)
-{
-    struct mu_membership_copy *c = e->copy;
-    int role = p->num_come ? role_take(&c->head, p->role) : 0;
-
-    if (role < 0)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "the job has %u roles already; '%s' would be one more", MU_ROLES_MAX,
-                       p->role);
-    for (size_t i = 0; i < p->num_come; i++) {
-        int32_t task = p->come[i];
-
-        if (task < 0 || (uint32_t)task >= c->head.count)
-            return mu_fail(MUSTER_INVALID_ARGUMENT, "task %d; job %s has tasks 0 to %u", task, e->ctx->seg->job,
-                           c->head.count - 1);
-        if (c->rows[task].flags & (MU_IS_MEMBER | MU_IS_NEXT))
-            return mu_fail(MUSTER_INVALID_ARGUMENT, "task %d is a member already, or is named twice", task);
-        c->rows[task] = (struct mu_member_row){.role = (uint8_t)role, .flags = MU_IS_NEXT};
-    }
-    return MUSTER_OK;
-}
-
-static enum muster_status goers_take(struct mu_membership_edit *e, const struct proposal *p)
-{
-    struct mu_membership_copy *c = e->copy;
-
-    for (uint32_t i = 0; i < c->head.count; i++) {
-        c->rows[i].attempt = 0; /* of the last change: a member that was started again may take part in this one */
-        if (c->rows[i].flags & MU_IS_MEMBER && !mu_membership_has_left(&e->records[i]))
-            c->rows[i].flags |= MU_IS_NEXT;
-    }
-    for (size_t i = 0; i < p->num_go; i++) {
-        int32_t task = p->go[i];
-
-        if (task < 0 || (uint32_t)task >= c->head.count || !(c->rows[task].flags & MU_IS_MEMBER))
-            return mu_fail(MUSTER_INVALID_ARGUMENT, "task %d is no member", task);
-        c->rows[task].flags &= (uint8_t)~MU_IS_NEXT;
-        if (mu_membership_is_lost(&c->rows[task], &e->records[task])) /* it can say nothing: nobody waits for it */
-            c->rows[task].flags |= MU_IS_DONE;
-    }
-    return MUSTER_OK;
-}
-
-static bool change_propose(struct mu_membership_edit *e)
-{
-    struct proposal *p = e->arg;
-    struct mu_members *h = &e->copy->head;
-    struct mu_members before;
-    uint32_t size;
-
-    if (h->phase != MUSTER_PHASE_STEADY) {
-        e->status = mu_fail(MUSTER_FAILED_PRECONDITION, "change %llu is pending: wait for its end, or cancel it",
-                            (unsigned long long)h->change);
-        return false;
-    }
-    before = *h;
-    e->status = comers_take(e, p);
-    if (!e->status)
-        e->status = goers_take(e, p);
-    size = mu_membership_count(e->copy, MU_IS_NEXT);
-    if (!e->status && (size < h->least || size > h->most))
-        e->status = mu_fail(MUSTER_INVALID_ARGUMENT, "%u members would be left; the job may have %u to %u", size,
-                            h->least, h->most);
-    if (e->status) { /* what came before it in this edit may be committed all the same */
-        *h = before;
-        mu_membership_forget_change(e->copy);
-        return false;
-    }
-    mu_membership_rank(e->copy);
-    p->change = ++h->change;
-    h->phase = MUSTER_PHASE_PREPARING;
-    h->deadline = p->timeout_ns > UINT64_MAX - 1 - e->now ? UINT64_MAX - 1 : e->now + p->timeout_ns;
-    h->since = e->now;
-    return true;
-}
-
-enum muster_status muster_membership_propose(struct muster *muster, const int32_t *come, size_t num_come,
-                                             const char *role, const int32_t *go, size_t num_go, uint64_t timeout_ns,
-                                             uint64_t *ret_change)
-{
-    struct proposal p = {.come = come,
-                         .go = go,
-                         .num_come = num_come,
-                         .num_go = num_go,
-                         .role = role ? role : "worker",
-                         .timeout_ns = timeout_ns};
-    struct mu_ctx *ctx;
-    enum muster_status status = mu_enter(muster, &ctx);
-
-    if (status)
-        return status;
-    if (!p.role[0] || strlen(p.role) > MUSTER_ROLE_NAME_MAX)
-        status = mu_fail(MUSTER_INVALID_ARGUMENT, "a role's name is 1 to %u bytes long", MUSTER_ROLE_NAME_MAX);
-    if (!status)
-        status = mu_membership_edit(ctx, change_propose, &p);
-    mu_exit(ctx);
-    if (!status && ret_change)
-        *ret_change = p.change;
-    return status;
-}
-
-struct saying {
-    uint64_t change;
-    uint32_t task;
-    uint8_t flags; /* MU_IS_READY, MU_IS_DONE, or both */
-    const char *why;
-};
-
-static bool change_say(struct mu_membership_edit *e)
-{
-    const struct saying *s = e->arg;
-    struct mu_member_row *row = &e->copy->rows[s->task];
-
-    if (mu_membership_is_over(e, s->change))
-        return false;
-    if (!(row->flags & (MU_IS_MEMBER | MU_IS_NEXT)))
-        e->status = mu_fail(MUSTER_FAILED_PRECONDITION, "task %u has no part in change %llu", s->task,
-                            (unsigned long long)s->change);
-    else if (s->flags == MU_IS_DONE && e->copy->head.phase != MUSTER_PHASE_SETTLING)
-        e->status =
-            mu_fail(MUSTER_FAILED_PRECONDITION, "change %llu: not all are ready yet", (unsigned long long)s->change);
-    if (e->status || (row->flags & s->flags) == s->flags)
-        return false;
-    if (s->flags & MU_IS_READY)
-        e->moves = e->moves || mu_membership_count(e->copy, MU_IS_READY) == 0;
-    row->flags |= s->flags;
-    row->attempt = (uint16_t)e->records[s->task].attempt;
-    e->quiet = true;
-    return true;
-}
-
-static enum muster_status members_say(struct mu_ctx *ctx, int32_t task, uint64_t change, uint8_t flags)
-{
-    struct saying s = {.change = change, .task = (uint32_t)task, .flags = flags};
-
-    if (task < 0 || (uint32_t)task >= ctx->seg->num_tasks)
-        return mu_fail(MUSTER_FAILED_PRECONDITION, "an observer has no part in a change");
-    return mu_membership_edit(ctx, change_say, &s);
-}
-
-static enum muster_status membership_say(struct muster *muster, uint64_t change, uint8_t flags)
-{
-    struct mu_ctx *ctx;
-    enum muster_status status = mu_enter(muster, &ctx);
-
-    if (status)
-        return status;
-    status = members_say(ctx, muster->task_id, change, flags);
-    mu_exit(ctx);
-    return status;
-}
-
-enum muster_status muster_membership_ready(struct muster *muster, uint64_t change)
-{
-    return membership_say(muster, change, MU_IS_READY);
-}
-
-enum muster_status muster_membership_done(struct muster *muster, uint64_t change)
-{
-    return membership_say(muster, change, MU_IS_DONE);
-}
-
-static bool change_cancel(struct mu_membership_edit *e)
-{
-    const struct saying *s = e->arg;
-    char why[MU_MEMBERS_TEXT];
-
-    if (mu_membership_is_over(e, s->change))
-        return false;
-    snprintf(why, sizeof why, "change %llu was cancelled%s%.200s", (unsigned long long)s->change, s->why ? ": " : "",
-             s->why ? s->why : "");
-    mu_membership_roll_back(e, why);
-    return true;
-}
-
-enum muster_status muster_membership_cancel(struct muster *muster, uint64_t change, const char *why)
-{
-    struct saying s = {.change = change, .why = why};
-    struct mu_ctx *ctx;
-    enum muster_status status = mu_enter(muster, &ctx);
-
-    if (status)
-        return status;
-    status = mu_membership_edit(ctx, change_cancel, &s);
-    mu_exit(ctx);
-    return status;
-}
+/* ---- for launchers ----------------------------------------------------------------------------------------------- */
 
 enum muster_status muster_membership_begin(struct muster *muster, uint32_t size, uint32_t least, uint32_t most,
                                            int shrinks)
@@ -464,7 +258,7 @@ static bool next_look(struct muster *m, struct mu_ctx *ctx, struct muster_member
     }
     if (seen->phase == MUSTER_PHASE_STEADY || !(flags & (MU_IS_MEMBER | MU_IS_NEXT)) || flags & MU_IS_DONE)
         return false;
-    *ret_status = members_say(ctx, m->task_id, seen->change, MU_IS_READY | MU_IS_DONE);
+    *ret_status = mu_task_change_say(m, ctx, seen->change, MU_IS_READY | MU_IS_DONE);
     if (*ret_status == MUSTER_ABORTED) /* it was rolled back meanwhile: the next look tells */
         *ret_status = MUSTER_OK;
     return *ret_status != MUSTER_OK;

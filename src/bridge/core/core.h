@@ -19,7 +19,7 @@
 #include "base/pack.h"
 #include "segment/remote.h"
 
-#define MU_CORE_MODULES 10u
+#define MU_CORE_MODULES 11u
 
 struct mu_core;
 
@@ -86,6 +86,8 @@ enum mu_frame_type {
     MU_FRAME_HOSTS = 41,
     MU_FRAME_TO_OWNER = 42,
     MU_FRAME_OWNER_SAYS = 43,
+    /* epochs.c */
+    MU_FRAME_MEMBERSHIP = 44,
     /* events.c */
     MU_FRAME_EVENTS = 48,
     MU_FRAME_EVENTS_FROM = 49,
@@ -173,7 +175,8 @@ enum mu_module_index {
     MU_M_CONTROL,
     MU_M_IDS,
     MU_M_LANES,
-    MU_M_OBJECTS
+    MU_M_OBJECTS,
+    MU_M_EPOCHS
 };
 /* What a core is made of. Modules and calls see the core, which knows them by these tables alone. */
 struct mu_core_tables {

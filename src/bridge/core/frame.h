@@ -10,7 +10,7 @@
 
 #include "base/pack.h"
 
-#define MU_BRIDGE_VERSION 6u      /* raised as PROTOCOL.md says */
+#define MU_BRIDGE_VERSION 7u      /* raised as PROTOCOL.md says */
 #define MU_FRAME_MAGIC    0x754du /* 'M', 'u' */
 #define MU_FRAME_HEADER   16u
 #define MU_FRAME_PAYLOAD  65536u      /* most in one frame */

@@ -6,6 +6,7 @@
 #define MU_BRIDGE_CORE_MODULES_H
 
 #include <muster/event.h>
+#include <muster/membership.h>
 
 #include "bridge/core/control.h"
 #include "bridge/core/core.h"
@@ -58,6 +59,13 @@ bool mu_op_error_report(struct mu_core *core, const struct mu_request *r);
 bool mu_op_task_reset(struct mu_core *core, const struct mu_request *r);
 bool mu_op_task_heartbeat(struct mu_core *core, const struct mu_request *r);
 void mu_errand_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
+
+/* epochs.c */
+extern const struct mu_module mu_module_epochs;
+#define MU_FRAME_MEMBERSHIP_MIN 92u
+#define MU_FRAME_MEMBERSHIP_MAX (2048u + 8u * MUSTER_MEMBERS_MAX)
+bool mu_take_membership(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_op_membership(struct mu_core *core, const struct mu_request *r);
 
 /* events.c */
 extern const struct mu_module mu_module_events;

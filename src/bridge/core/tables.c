@@ -9,7 +9,7 @@ static const struct mu_module *const modules[MU_CORE_MODULES] = {
     [MU_M_CALLS] = &mu_module_calls,     [MU_M_COPIES] = &mu_module_copies, [MU_M_BARRIERS] = &mu_module_barriers,
     [MU_M_MEMBERS] = &mu_module_members, [MU_M_EVENTS] = &mu_module_events, [MU_M_GROUPS] = &mu_module_groups,
     [MU_M_CONTROL] = &mu_module_control, [MU_M_IDS] = &mu_module_ids,       [MU_M_LANES] = &mu_module_lanes,
-    [MU_M_OBJECTS] = &mu_module_objects,
+    [MU_M_OBJECTS] = &mu_module_objects, [MU_M_EPOCHS] = &mu_module_epochs,
 };
 
 const struct mu_frame_kind mu_frame_kinds[] = {
@@ -23,6 +23,8 @@ const struct mu_frame_kind mu_frame_kinds[] = {
     {MU_FRAME_HOSTS, "HOSTS", MU_FROM_BOTH, MU_FRAME_HOSTS_MIN, MU_FRAME_HOSTS_MAX, mu_take_hosts},
     {MU_FRAME_TO_OWNER, "TO_OWNER", MU_FROM_LEADER, 43, 43 + 256, mu_take_to_owner},
     {MU_FRAME_OWNER_SAYS, "OWNER_SAYS", MU_FROM_FOLLOWER, 24, 24 + 1024, mu_take_owner_says},
+    {MU_FRAME_MEMBERSHIP, "MEMBERSHIP", MU_FROM_LEADER, MU_FRAME_MEMBERSHIP_MIN, MU_FRAME_MEMBERSHIP_MAX,
+     mu_take_membership},
     {MU_FRAME_EVENTS, "EVENTS", MU_FROM_LEADER, 28, MU_FRAME_EVENTS_MAX, mu_take_events},
     {MU_FRAME_EVENTS_FROM, "EVENTS_FROM", MU_FROM_FOLLOWER, 8, 8, mu_take_events_from},
     {MU_FRAME_EVENTS_TAKEN, "EVENTS_TAKEN", MU_FROM_FOLLOWER, 8, 8, mu_take_events_taken},
@@ -45,6 +47,7 @@ const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_ERROR_REPORT, "error report", mu_op_error_report, NULL},
     {MU_OP_TASK_RESET, "task reset", mu_op_task_reset, mu_errand_abandoned},
     {MU_OP_TASK_HEARTBEAT, "task heartbeat", mu_op_task_heartbeat, mu_errand_abandoned},
+    {MU_OP_MEMBERSHIP, "membership", mu_op_membership, NULL},
     {MU_OP_EVENT_SEND, "event send", mu_op_event_send, NULL},
     {MU_OP_KV_INSERT, "kv insert", mu_op_kv_change, NULL},
     {MU_OP_KV_SET, "kv set", mu_op_kv_change, NULL},
