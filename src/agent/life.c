@@ -7,7 +7,7 @@
  * through these phases, so nothing that was made is forgotten.
  */
 
-#include "agent/private.h"
+#include "agent/process/elastic.h"
 
 #include "checkpoint/checkpoint.h"
 
@@ -80,7 +80,7 @@ enum mu_agent_event mu_agent_open_run(struct mu_agent *agent)
         return MU_ON_NOT_OPENED;
     if (mu_agent_start_tasks(agent))
         return MU_ON_NOT_STARTED;
-    mu_components_started(agent, agent->first_task, agent->local_tasks);
+    mu_components_started(agent, agent->first_task, mu_agent_at_first(agent, agent->first_task, agent->local_tasks));
     return MU_ON_OPENED;
 }
 

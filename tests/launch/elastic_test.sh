@@ -110,7 +110,7 @@ wait $RUN
 no_segment "$JOB" || fail "a segment is left"
 
 # ---- what does not go together ----
-for options in '--hosts localhost:1' '--survive' '--memfd' '--mindspore' '--ray' '--tf-master' '--workers 2' '--bind-to core' '--map-by slot' \
+for options in '--survive' '--memfd' '--mindspore' '--ray' '--tf-master' '--workers 2' '--bind-to core' '--map-by slot' \
     '--kill-on-fail=no' '--restarts 2 --restart-policy task'; do
     check 2 run --elastic 1:2 $options -- true
     err_has '^muster run: --elastic and --[a-z-]* exclude each other: '

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/hosts/bridge.h"
+#include "agent/process/elastic.h"
 
 #define GIVE_UP_NS 5000000000ull /* beyond the grace, on a host without an agent while the job ends */
 
@@ -36,9 +37,17 @@ static void take_started(struct mu_agent *agent, struct mu_agent_host *host, str
                 mu_metrics_restarted(agent->metrics, 1);
         }
         task->pid = pid;
+        if (mu_agent_is_live(agent) && (task->ended || first + i >= agent->options->num_tasks)) {
+            host->running += !task->started; /* not at first, and so not counted yet */
+            mu_agent_live_began(agent, first + i);
+        }
         host->running += task->ended; /* again */
         task->started = 1;
         task->ended = 0;
+    }
+    if (host->over && count) { /* of a live job: it had none for a while */
+        host->over = 0;
+        agent->bridge->open++;
     }
     agent->any_started = 1;
     mu_agent_host_has_orders(host);
@@ -63,7 +72,9 @@ static void take_ended(struct mu_agent *agent, struct mu_agent_host *host, struc
     free(task->words);
     task->words = strdup(words);
     agent->failures += is_new && !by_us && mu_launch_code(task->wait_status) != 0;
-    if (!by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
+    if (mu_agent_is_live(agent) && is_new)
+        mu_agent_live_ended(agent, task_id);
+    else if (!by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
         agent->root_cause = (int32_t)task_id;
 }
 
@@ -219,6 +230,25 @@ void mu_agent_give_up_away(struct mu_agent *agent)
         agent->broken = broken;
 }
 
+/* Whether a live job goes on without the host. */
+static int is_spared(struct mu_agent *agent, uint32_t host_id, const char *why)
+{
+    const struct mu_agent_host *host = &agent->bridge->hosts[host_id];
+    uint32_t left = 0;
+    uint64_t epoch = 0;
+    char lost[300];
+
+    if (!mu_agent_is_live(agent) || mu_agent_is_ending(agent))
+        return 0;
+    mu_bridge_give_up(agent->bridge->bridge, host_id, why);
+    snprintf(lost, sizeof lost, "host %s is lost", host->name);
+    if (!mu_agent_live_without(agent, host->first_task, host->tasks, lost, &epoch, &left))
+        return 0;
+    mu_agent_say("host %s is lost: %s; epoch %llu goes on with %u task%s", host->name, why, (unsigned long long)epoch,
+                 left, left == 1 ? "" : "s");
+    return 1;
+}
+
 /* Its tasks have ended, nobody knows how. */
 void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *why)
 {
@@ -227,7 +257,7 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
     uint32_t others;
     char lost[400];
 
-    if (!host || host->over || b->is_over)
+    if (!host || host->lost || b->is_over || (host->over && !mu_agent_is_live(agent)))
         return;
     host->lost = 1;
     host->running = 0;
@@ -236,12 +266,14 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
         agent->tasks[i].by_us |= !agent->tasks[i].ended;
         agent->tasks[i].ended = 1;
     }
-    agent->broken = 1;
     mu_agent_forget_status(agent, host_id);
     snprintf(lost, sizeof lost, "host %s is lost: %s", host->name, why);
     mu_agent_gather_lost(agent, host_id, lost);
     if (host->rsh) /* nothing that it could still do is waited for; its agent, if it lives, ends its tasks by itself */
         kill(-host->rsh, b->options->adopt_ns ? SIGTERM : SIGKILL); /* a guard would wait for an adopter */
+    if (is_spared(agent, host_id, why))
+        return;
+    agent->broken = 1;
     others = mu_agent_running_everywhere(agent);
     if (agent->options->keep_going)
         mu_agent_say("host %s is lost: %s; its tasks are given up", host->name, why);

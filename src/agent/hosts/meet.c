@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "agent/hosts/bridge.h"
+#include "agent/process/elastic.h"
 #include "base/process.h"
 
 /* ---- what the bridge tells, in its threads ---------------------------------------------------------------------- */
@@ -302,7 +303,7 @@ static int take_shape(struct mu_agent *agent)
             snprintf(b->hosts[i].name, sizeof b->hosts[i].name, "%s", shape->names[i]);
         b->hosts[i].first_task = next;
         b->hosts[i].tasks = shape->tasks[i];
-        b->hosts[i].running = i > 0 ? shape->tasks[i] : 0;
+        b->hosts[i].running = i > 0 ? mu_agent_at_first(agent, next, shape->tasks[i]) : 0;
         next += shape->tasks[i];
     }
     b->open = b->hosts ? b->num_hosts - 1 : 0;

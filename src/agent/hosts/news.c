@@ -19,6 +19,7 @@ void mu_agent_tell_started(struct mu_agent *agent, uint32_t first, uint32_t coun
     for (uint32_t i = 0; i < count; i++)
         mu_pack_u32(&what, (uint32_t)agent->tasks[first + i].pid);
     mu_agent_tell(agent, 0, MU_TALK_STARTED, &what);
+    agent->bridge->said_done = 0; /* of a live job: it has tasks again */
     mu_pack_done(&what);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "agent/hosts/bridge.h"
+#include "agent/process/elastic.h"
 
 void mu_agent_own_name(const struct mu_agent_hosts *options, char *name, size_t size)
 {
@@ -45,6 +46,16 @@ uint32_t mu_agent_running_everywhere(const struct mu_agent *agent)
     for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++)
         running += b->hosts[i].running;
     return running;
+}
+
+int mu_agent_is_out_of_reach(const struct mu_agent *agent, uint32_t task_id)
+{
+    const struct mu_agent_bridge *b = agent->bridge;
+
+    for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++)
+        if (task_id - b->hosts[i].first_task < b->hosts[i].tasks)
+            return b->hosts[i].lost;
+    return 0;
 }
 
 int mu_agent_take_tasks(struct mu_agent *agent, uint32_t num_tasks, uint32_t first_task)

@@ -204,9 +204,12 @@ static int elastic_begin(struct mu_agent *agent)
                                              .most = elastic->most,
                                              .anew = !elastic->live,
                                              .shrinks = elastic->live && elastic->on_failure != MU_AGENT_END,
+                                             .mirrors = mu_agent_follows(agent),
                                              .text = state->why});
         mu_exit(ctx);
     }
+    if (status == MUSTER_ALREADY_EXISTS && mu_agent_follows(agent)) /* the leader has told already */
+        status = MUSTER_OK;
     if (status) {
         mu_agent_say("the job has no membership: %s", muster_last_error());
         return -1;

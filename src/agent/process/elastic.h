@@ -33,6 +33,16 @@ static inline int mu_agent_is_live(const struct mu_agent *agent)
     return agent->options->elastic && agent->options->elastic->live;
 }
 
+/* Of so many tasks from this one on: those that are started at first. */
+static inline uint32_t mu_agent_at_first(const struct mu_agent *agent, uint32_t first, uint32_t count)
+{
+    uint32_t all = agent->options->num_tasks;
+
+    if (!mu_agent_is_live(agent))
+        return count;
+    return first >= all ? 0 : all - first < count ? all - first : count;
+}
+
 /* Entries of agent->tasks: the tasks that the job may have here. */
 static inline uint32_t mu_agent_capacity(const struct mu_agent *agent)
 {
@@ -50,6 +60,14 @@ uint32_t mu_agent_elastic_restarts(const struct mu_agent *agent);
 void mu_agent_live_look(struct mu_agent *agent, uint64_t now);
 /* The task has ended, and the segment knows: whether that is the job's failure. */
 void mu_agent_live_ended(struct mu_agent *agent, uint32_t task_id);
+/* On the leader's host: another host has started it, not at first. */
+void mu_agent_live_began(struct mu_agent *agent, uint32_t task_id);
+/* A host with these tasks is lost. True: the job goes on without them, in *ret_epoch with *ret_left members. */
+int mu_agent_live_without(struct mu_agent *agent, uint32_t first, uint32_t count, const char *why, uint64_t *ret_epoch,
+                          uint32_t *ret_left);
+
+/* hosts/tell.c: the task's host is lost: none of its tasks can be started. */
+int mu_agent_is_out_of_reach(const struct mu_agent *agent, uint32_t task_id);
 
 /* ---- attempt.c ---- */
 /* Before what was started again so often is started once more. */

@@ -7,6 +7,9 @@
  * the membership without the launcher, as long as enough are left (segment/members_settle.c); where they do not, the
  * loss is the job's failure. A task that ends before it has joined is no live program: its end fails the job, or, of
  * one that was to come, the change.
+ *
+ * In a job of several hosts each host's launcher does so for its own tasks, by the mirror of the membership that it
+ * has; what an end means the leader's decides, which hears of all. A host that is lost is the loss of its tasks.
  */
 #include "agent/process/elastic.h"
 
@@ -29,6 +32,7 @@ static void live_start(struct mu_agent *agent, uint32_t task_id, uint64_t change
     mu_agent_elastic(agent)->leavers[task_id] = (struct mu_agent_leaver){.change = change};
     if (mu_agent_start_task(agent, task_id)) {
         mu_agent_post(agent, MU_ON_END);
+        mu_agent_tell_failed(agent);
         return;
     }
     agent->anew++;
@@ -64,23 +68,28 @@ static void live_settle(struct mu_agent *agent, uint32_t task_id, const struct m
         mu_agent_elastic(agent)->leavers[task_id].end_at = 0;
 }
 
-/* A task is missing: the lowest number that is free is to come. */
+/* Tasks are missing: the lowest numbers that are free are to come, by one change: its outcome is as many as there are
+ * to be. */
 static void live_replace(struct mu_agent *agent, const struct mu_membership_copy *c)
 {
     struct elastic_state *state = mu_agent_elastic(agent);
+    uint32_t left = agent->options->restarts - state->failures, missing = state->target - state->size, count = 0;
+    int32_t *come;
 
     if (agent->options->elastic->on_failure != MU_AGENT_REPLACE || c->head.phase != MUSTER_PHASE_STEADY ||
         state->size >= state->target || state->failures >= agent->options->restarts)
         return;
-    for (uint32_t i = 0; i < c->head.count; i++) {
-        int32_t come = (int32_t)i;
-
-        if (c->rows[i].flags & MU_IS_MEMBER || (agent->tasks[i].started && !agent->tasks[i].ended))
+    missing = missing < left ? missing : left;
+    come = calloc(missing, sizeof *come);
+    for (uint32_t i = 0; come && i < c->head.count && count < missing; i++) {
+        if (c->rows[i].flags & MU_IS_MEMBER || (agent->tasks[i].started && !agent->tasks[i].ended) ||
+            mu_agent_is_out_of_reach(agent, i))
             continue;
-        if (muster_membership_propose(agent->muster, &come, 1, NULL, NULL, 0, REPLACE_NS, NULL) == MUSTER_OK)
-            state->failures++;
-        return;
+        come[count++] = (int32_t)i;
     }
+    if (count && muster_membership_propose(agent->muster, come, count, NULL, NULL, 0, REPLACE_NS, NULL) == MUSTER_OK)
+        state->failures += count;
+    free(come);
 }
 
 void mu_agent_live_look(struct mu_agent *agent, uint64_t now)
@@ -95,11 +104,56 @@ void mu_agent_live_look(struct mu_agent *agent, uint64_t now)
         if (c.head.epoch != state->epoch && c.head.outcome == MUSTER_OUTCOME_COMMITTED)
             state->target = state->size;
         state->epoch = c.head.epoch;
-        for (uint32_t i = 0; i < c.head.count && i < agent->num_tasks; i++)
+        for (uint32_t i = agent->first_task; i < c.head.count && i < mu_agent_tasks_end(agent); i++)
             live_settle(agent, i, &c, now);
-        live_replace(agent, &c);
+        if (!mu_agent_follows(agent))
+            live_replace(agent, &c);
     }
     mu_membership_done(&c);
+}
+
+/* What follows from the records, of other hosts' tasks too, before the membership is asked. */
+static void live_follow(struct mu_agent *agent)
+{
+    struct mu_ctx *ctx;
+
+    if (mu_enter(agent->muster, &ctx))
+        return;
+    mu_membership_follow(ctx);
+    mu_exit(ctx);
+}
+
+void mu_agent_live_began(struct mu_agent *agent, uint32_t task_id)
+{
+    struct mu_members head;
+    uint64_t word;
+
+    if (mu_membership_look(agent->segment, &head, &word) == MUSTER_OK)
+        mu_agent_elastic(agent)->leavers[task_id] = (struct mu_agent_leaver){.change = head.change};
+}
+
+int mu_agent_live_without(struct mu_agent *agent, uint32_t first, uint32_t count, const char *why, uint64_t *ret_epoch,
+                          uint32_t *ret_left)
+{
+    struct mu_membership_copy c;
+    uint32_t members = 0, comers = 0;
+    int goes_on;
+
+    live_follow(agent);
+    goes_on = mu_membership_read(agent->segment, &c) == MUSTER_OK;
+    for (uint32_t i = first; goes_on && i < first + count && i < c.head.count; i++) {
+        members += (c.rows[i].flags & MU_IS_MEMBER) != 0;
+        comers += (c.rows[i].flags & (MU_IS_MEMBER | MU_IS_NEXT)) == MU_IS_NEXT;
+    }
+    if (goes_on) {
+        if (comers)
+            muster_membership_cancel(agent->muster, c.head.change, why);
+        goes_on = !members;
+        *ret_epoch = c.head.epoch;
+        *ret_left = mu_membership_count(&c, MU_IS_MEMBER);
+    }
+    mu_membership_done(&c);
+    return goes_on;
 }
 
 /* It was to come, and whatever its status is it has not: started again it would end again. */
@@ -122,8 +176,9 @@ void mu_agent_live_ended(struct mu_agent *agent, uint32_t task_id)
     uint64_t epoch = 0;
     char name[120], words[256];
 
-    if (mu_agent_is_ending(agent))
+    if (mu_agent_is_ending(agent) || mu_agent_follows(agent))
         return;
+    live_follow(agent);
     if (mu_membership_read(agent->segment, &c) == MUSTER_OK) {
         flags = c.rows[task_id].flags;
         left = mu_membership_count(&c, MU_IS_MEMBER);

@@ -251,7 +251,7 @@ static int start_all(struct mu_agent *agent)
 {
     struct starting ring[MU_LAUNCH_BEGUN_MAX];
     uint32_t begun = 0, settled = 0, first = agent->first_task;
-    uint32_t count = mu_agent_is_live(agent) ? agent->options->num_tasks : agent->local_tasks;
+    uint32_t count = mu_agent_at_first(agent, first, agent->local_tasks);
     int rc = 0;
 
     while (!rc && begun < count && begun < MU_LAUNCH_BEGUN_MAX) {
@@ -358,7 +358,7 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     agent->failures += !task->by_us && mu_launch_code(task->wait_status) != 0;
     if (mu_launch_code(task->wait_status) != 0 && mu_agent_task_again(agent, task_id))
         kill(-task->pid, SIGKILL); /* its group's number is ours until it is reaped */
-    else if (mu_agent_follows(agent))
+    else if (mu_agent_follows(agent) && !mu_agent_is_live(agent))
         mu_agent_tell_ended(agent, task_id);
     else if (!task->by_us && agent->root_cause < 0 && !mu_agent_is_live(agent) &&
              mu_launch_code(task->wait_status) != 0)
@@ -376,6 +376,8 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
         mu_agent_be_there(agent);
     if (mu_agent_is_live(agent))
         mu_agent_live_ended(agent, task_id);
+    if (mu_agent_is_live(agent) && mu_agent_follows(agent)) /* behind the record, by which its end is judged */
+        mu_agent_tell_ended(agent, task_id);
     mu_components_ended(agent, task_id);
 }
 

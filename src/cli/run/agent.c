@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/run/elastic.h"
 #include "cli/run/grpc.h"
 #include "cli/run/run.h"
 #include "cli/run/tcpstore.h"
@@ -24,6 +25,7 @@ struct agent {
     struct mu_agent_orders orders;
     struct mu_agent_grpc grpc;
     struct mu_agent_tcpstore store;
+    struct mu_agent_elastic elastic;
     char leader[300];
 };
 
@@ -207,9 +209,9 @@ static int place_led(struct mu_cli_call *call, struct mu_cli_job *job)
 {
     const struct mu_agent_hosts *hosts = job->options.hosts;
 
-    if (job->apps.num_tasks != hosts->orders->num_tasks) {
+    if (mu_cli_most_tasks(job) != hosts->orders->num_tasks) {
         fprintf(stderr, "%s: the leader's command line has %u tasks, and its hosts have %u\n", call->path,
-                job->apps.num_tasks, hosts->orders->num_tasks);
+                mu_cli_most_tasks(job), hosts->orders->num_tasks);
         return MU_AGENT_EXIT_FAILED;
     }
     job->first_task = hosts->orders->first_task;
@@ -243,6 +245,8 @@ static int run_led(struct mu_cli_call *call, struct agent *agent, struct mu_cli_
     job->options.job = agent->orders.job;
     job->apps.by_default = agent->orders.num_tasks;
     code = mu_cli_parse(&words, count, agent->orders.words);
+    if (!code)
+        code = mu_cli_take_elastic(&words, &agent->elastic, &job->options);
     if (!code)
         code = mu_cli_take_grpc(&words, &agent->grpc, &job->options);
     if (!code)

@@ -15,8 +15,6 @@ static const struct {
     enum mu_cli_option_id id;
     const char *name, *why;
 } refused[] = {
-    {MU_OPT_HOSTS, "hosts", "it is for one host"},
-    {MU_OPT_HOSTFILE, "hostfile", "it is for one host"},
     {MU_OPT_SURVIVE, "survive", "the launcher is what starts the next epoch"},
     {MU_OPT_MEMFD, "memfd", "each epoch has a segment of its own, which is found by its name"},
     {MU_OPT_RESTART_POLICY, "restart-policy", "--on-failure says what is started again"},
@@ -71,6 +69,9 @@ int mu_cli_take_elastic(const struct mu_cli_call *call, struct mu_agent_elastic 
     if (elastic->live && elastic->on_failure == MU_AGENT_RESTART)
         return mu_cli_usage(call,
                             "--live and --on-failure restart exclude each other: that is --elastic without --live");
+    if (!elastic->live && (call->values[MU_OPT_HOSTS] || call->values[MU_OPT_HOSTFILE]))
+        return mu_cli_usage(call, "--elastic with --%s needs --live: the job is not started again on several hosts",
+                            call->values[MU_OPT_HOSTS] ? "hosts" : "hostfile");
     if (elastic->live && call->values[MU_OPT_GRPC])
         return mu_cli_usage(call, "--live and --grpc exclude each other: its clients register for a fixed number of "
                                   "tasks");

@@ -81,7 +81,7 @@ int mu_cli_hosts_place(struct mu_cli_call *call, struct mu_cli_job *job)
     struct mu_cli_hosts *hosts = job->hosts;
     char why[400];
 
-    if (mu_launch_hosts_place(&hosts->list, hosts->here, job->apps.num_tasks, why, sizeof why))
+    if (mu_launch_hosts_place(&hosts->list, hosts->here, mu_cli_most_tasks(job), why, sizeof why))
         return mu_cli_usage(call, "%s", why);
     if (hosts->list.count == 1) /* this one, alone */
         return 0;

@@ -47,6 +47,12 @@ struct mu_cli_job {
     uint32_t first_task, local_tasks; /* of this host */
 };
 
+/* Tasks that the job may have. */
+static inline uint32_t mu_cli_most_tasks(const struct mu_cli_job *job)
+{
+    return job->options.elastic ? job->options.elastic->most : job->apps.num_tasks;
+}
+
 /*
  * Take it all; `place`: where there are several hosts, called once it is known how many tasks there are. 0, or an exit
  * status with the reason said. mu_cli_job_done() is due in every case.
