@@ -15,6 +15,7 @@
 #include <muster/membership.h>
 
 #include "base/activity.h"
+#include "segment/host_view.h"
 #include "segment/members.h"
 
 #define SCALE_NS 60000000000ull
@@ -75,6 +76,17 @@ static int names_take(struct scaling *s)
     return 0;
 }
 
+/* Nobody starts a task there. */
+static bool host_is_lost(const struct muster_segment *seg, uint32_t task)
+{
+    struct mu_host_view view;
+
+    if (!mu_is_bridged(seg))
+        return false;
+    mu_host_look(seg, mu_host_of(seg, task), &view);
+    return view.state == MU_HOST_LOST || view.state == MU_HOST_LEFT;
+}
+
 static bool number_is_free(const struct scaling *s, int32_t task)
 {
     struct muster_task_info info;
@@ -82,7 +94,8 @@ static bool number_is_free(const struct scaling *s, int32_t task)
     for (size_t i = 0; i < s->count; i++)
         if (s->members[i].task_id == task)
             return false;
-    return muster_task_get(s->muster, task, &info) == MUSTER_OK && !info.alive; /* else it has not left yet */
+    return muster_task_get(s->muster, task, &info) == MUSTER_OK && !info.alive && /* else it has not left yet */
+           !host_is_lost(muster_segment_of(s->muster), (uint32_t)task);
 }
 
 /*
@@ -267,8 +280,17 @@ static int scale_run(struct mu_cli_call *call)
         code = MU_CLI_EXIT_FAILURE;
     }
     if (!status && !code && s.wanted != s.now.size) {
-        while (!lists_fill(&s) && muster_now_ns() < s.deadline && !mu_cli_interrupted())
+        bool is_filled;
+
+        while (!(is_filled = lists_fill(&s)) && muster_now_ns() < s.deadline && !mu_cli_interrupted())
             nanosleep(&pause, NULL); /* those that were to go are about to leave */
+        if (!is_filled) {
+            fprintf(stderr, "%s: only %zu task%s can come: the other numbers are taken, or of hosts that are lost\n",
+                    call->path, s.num_come, s.num_come == 1 ? "" : "s");
+            code = MU_CLI_EXIT_FAILURE;
+        }
+    }
+    if (!status && !code && s.wanted != s.now.size) {
         status = s.is_anew ? scale_wish(&s)
                            : muster_membership_propose(s.muster, s.come, s.num_come, NULL, s.go, s.num_go, s.timeout_ns,
                                                        &s.change);

@@ -63,6 +63,8 @@ await "4 tasks are in epoch 3" has_lines 3 4
 ranks_are 3 '0/4:0 1/4:1 2/4:6 3/4:7'
 check 0 "$MUSTER" status --job "$JOB.h3"
 out_has '^epoch    3: 4 tasks (2 to 8), for .*host b is lost: '
+check 1 scale 5 --timeout 100ms
+err_has '^muster scale: only 0 tasks can come: the other numbers are taken, or of hosts that are lost$'
 check 0 scale -2
 await "2 tasks are in epoch 4" has_lines 4 2
 check 0 "$MUSTER" kv set --job "$JOB" stop now
