@@ -320,6 +320,31 @@ def judge_sizes(judge):
     judge.time("an event of a trace", 20, judge.row("trace.event"))
 
 
+def judge_objects(judge):
+    """Objects, and calls of functions in other processes."""
+    row = judge.row
+    judge.about(BESIDES, "object")
+    judge.time("an object of 20 B, put", 1000, row("object.put.20"))
+    judge.time("an object of 20 B that is sealed, get", 200, row("object.get.20"))
+    put = "object.put.%d" % (64 << 20)
+    judge.ratio("an object of 64 MiB, put on recycled pages, over memcpy to warm pages", 1.11, row(put), row(put, "memcpy"))
+    judge.time("an object of 64 MiB, get", 2000, row("object.get.%d" % (64 << 20)))
+    judge.time("100,000 objects, waited for one by one, each", 1000, row("object.wait.100000"))
+    judge.about(BESIDES, "call")
+    judge.ratio("seal → a sleeper's get returns, over the futex", 1.1, row("call.seal"), row("call.seal", "futex"))
+    judge.ratio("a call of C, its worker asleep, over two wake-ups by futex", 1.1, row("call.one"), row("call.one", "futex"))
+    judge.time("calls of C on the way, two workers, each", 2000, row("call.many"))
+    judge.size("memory of an object beyond its bytes", 256, "memory.object")
+    judge.size("memory of a call", 256, "memory.call")
+    judge.about(BESIDES, "calls")
+    for metric, what, bound in (("calls.one", "a call of Python", 60e3), ("calls.many", "calls of Python on the way, each", 1e6 / 60)):
+        judge.time(what, bound, row(metric))
+        judge.faster("%s, against Pool" % what, 1, row(metric), [row(metric, "Pool")])
+    judge.time("SIGKILL of a worker → the exception", 1e6, row("calls.death"))
+    judge.time("muster.init(workers=2) → first result", 60e6, row("calls.start"))
+    judge.time("the same, beyond Python's own start", 10e6, row("calls.start.beyond"))
+
+
 def judged(results):
     judge = Judge(results)
     judge_barriers(judge)
@@ -332,5 +357,6 @@ def judged(results):
     judge.ratio("the same, over a program that does that, from exec to exit", 1.3, judge.row("run.8"), judge.row("run.8", "bare"))
     judge_services(judge)
     judge_sizes(judge)
+    judge_objects(judge)
     judge_growth(judge)
     return judge.lines

@@ -139,6 +139,7 @@ TITLES = {
     "calls.one": "a call of a Python function in a worker: submit and get",
     "calls.many": "the same, 2,000 submitted at once: each",
     "calls.start": "two workers for calls of Python: start to first result",
+    "calls.start.beyond": "the same, less what a bare interpreter took from its start to its end just before",
     "calls.death": "SIGKILL of a worker in a call of Python → its caller's exception",
     "torch.get": "PyTorch's store from Python: get of 64 bytes",
     "torch.add": "PyTorch's store from Python: add",

@@ -4,7 +4,8 @@
     calls.py WHO SECONDS STARTS       (seconds for each row, starts of the pool; prints the lines of bench/measure.h)
 
 The function gives back its number. call: submit one and get its result, over and over. calls: 2,000 submitted at once and all
-got, a sample is their mean. start: from before the pool is made to the first result, in an interpreter that has imported it.
+got, a sample is their mean. start: from before the pool is made to the first result, in an interpreter that has imported it;
+start.beyond: less what `python -S -c pass` took, from its start to its end, just before.
 death: from before a worker kills itself by SIGKILL to its caller's exception; of Pool there is none, which waits for ever.
 """
 import os
@@ -108,6 +109,12 @@ def start_of(kind):
     return pool, time.perf_counter_ns() - begin
 
 
+def bare_start():
+    begin = time.perf_counter_ns()
+    os.waitpid(os.posix_spawn(sys.executable, [sys.executable, "-S", "-c", "pass"], os.environ), 0)
+    return time.perf_counter_ns() - begin
+
+
 def deaths_of(kind):
     samples, path = [], os.path.join(os.environ.get("TMPDIR", "/tmp"), "calls.%d" % os.getpid())
     os.environ["CALLS_DEATH"] = path
@@ -127,12 +134,15 @@ def deaths_of(kind):
 def main():
     kind = {"muster": Muster, "Pool": Pool, "ProcessPoolExecutor": Executor, "loky": Loky}[who]
     start_of(kind)[0].end()  # what it imports
-    samples = []
+    samples, beyond = [], []
     for _ in range(starts):
+        bare = bare_start()
         pool, took = start_of(kind)
         samples.append(took)
+        beyond.append(max(took - bare, 0))
         pool.end()
     emit("calls.start", samples, who)
+    emit("calls.start.beyond", beyond, who)
     pool, _ = start_of(kind)
     timed("calls.one", lambda: pool.call(5), 1)
     timed("calls.many", lambda: pool.calls(range(MANY)), MANY)
