@@ -27,9 +27,9 @@ static struct mu_ts_name *queue_of(struct mu_ts_item *item)
     return name;
 }
 
-static struct mu_ts_item *item_of_request(struct mu_coord_request *ask)
+static struct mu_ts_item *item_of_request(struct mu_coord_request *request)
 {
-    return (struct mu_ts_item *)((char *)ask - offsetof(struct mu_ts_item, queue));
+    return (struct mu_ts_item *)((char *)request - offsetof(struct mu_ts_item, queue));
 }
 
 static struct mu_ts_sleepers *sleepers_of(const struct mu_ts_item *item)
@@ -103,12 +103,12 @@ static bool is_told_already(struct mu_ts_item *item)
 
 static void wait_for_item(struct mu_ts_item *item);
 
-static void item_answered(struct mu_coord_request *ask)
+static void item_answered(struct mu_coord_request *request)
 {
-    struct mu_ts_item *item = item_of_request(ask);
+    struct mu_ts_item *item = item_of_request(request);
 
-    if (ask->status) {
-        mu_ts_cannot_wait(item, ask);
+    if (request->status) {
+        mu_ts_cannot_wait(item, request);
     } else if (!is_told_already(item) || item->is_prompt) {
         mu_ts_came(item);
     } else {
@@ -130,25 +130,27 @@ static void wait_for_item(struct mu_ts_item *item)
 
 /* ---- the queue's counts ------------------------------------------------------------------------------------------ */
 
-static uint64_t count_in(const struct mu_coord_request *ask)
+static uint64_t count_in(const struct mu_coord_request *request)
 {
     int64_t count;
 
-    return ask->status == MUSTER_OK && mu_ts_number(ask->value, ask->len, &count) && count > 0 ? (uint64_t)count : 0;
+    return request->status == MUSTER_OK && mu_ts_number(request->value, request->len, &count) && count > 0
+               ? (uint64_t)count
+               : 0;
 }
 
-static bool item_has_failed(struct mu_ts_item *item, const struct mu_coord_request *ask)
+static bool item_has_failed(struct mu_ts_item *item, const struct mu_coord_request *request)
 {
-    if (!ask->status || ask->status == MUSTER_NOT_FOUND)
+    if (!request->status || request->status == MUSTER_NOT_FOUND)
         return false;
-    mu_ts_cannot_wait(item, ask);
+    mu_ts_cannot_wait(item, request);
     return true;
 }
 
 /* In a job of several hosts what lies here may be older than what its clients have done elsewhere, and a client that
  * waited for an item that is gone would wait for the next look: adding nothing asks the leader. */
 static void read_count(struct mu_ts_item *item, const char *part, bool is_old,
-                       void (*answered)(struct mu_coord_request *ask))
+                       void (*answered)(struct mu_coord_request *request))
 {
     struct mu_coord *coord = item->wait->conn->store->options.coord;
     struct mu_ts_name *name = queue_of(item);
@@ -162,44 +164,44 @@ static void read_count(struct mu_ts_item *item, const char *part, bool is_old,
 }
 
 /* What the tail counts may be on its way still. */
-static void head_answered(struct mu_coord_request *ask)
+static void head_answered(struct mu_coord_request *request)
 {
-    struct mu_ts_item *item = item_of_request(ask);
+    struct mu_ts_item *item = item_of_request(request);
 
-    if (item_has_failed(item, ask))
+    if (item_has_failed(item, request))
         return;
-    item->head = count_in(ask);
+    item->head = count_in(request);
     item->is_prompt = item->tail > item->head;
     wait_for_item(item);
 }
 
-static void true_tail_answered(struct mu_coord_request *ask)
+static void true_tail_answered(struct mu_coord_request *request)
 {
-    struct mu_ts_item *item = item_of_request(ask);
+    struct mu_ts_item *item = item_of_request(request);
 
-    if (item_has_failed(item, ask))
+    if (item_has_failed(item, request))
         return;
-    item->tail = count_in(ask);
+    item->tail = count_in(request);
     read_count(item, "head", true, head_answered);
 }
 
 /* The first item is being pushed. If it has been popped, too, the next look tells. */
-static void tail_came(struct mu_coord_request *ask)
+static void tail_came(struct mu_coord_request *request)
 {
-    struct mu_ts_item *item = item_of_request(ask);
+    struct mu_ts_item *item = item_of_request(request);
 
-    if (!item_has_failed(item, ask))
+    if (!item_has_failed(item, request))
         wait_for_item(item);
 }
 
-static void tail_answered(struct mu_coord_request *ask)
+static void tail_answered(struct mu_coord_request *request)
 {
-    struct mu_ts_item *item = item_of_request(ask);
+    struct mu_ts_item *item = item_of_request(request);
     struct mu_ts_name *name;
 
-    if (item_has_failed(item, ask))
+    if (item_has_failed(item, request))
         return;
-    if (count_in(ask)) {
+    if (count_in(request)) {
         read_count(item, "tail", true, true_tail_answered);
         return;
     }
@@ -243,11 +245,11 @@ static void go_to(struct mu_ts_item *item, uint64_t head)
 
 static void look_on(struct mu_ts_sleepers *s);
 
-static void head_seen(struct mu_coord_request *ask)
+static void head_seen(struct mu_coord_request *request)
 {
-    struct mu_ts_sleepers *s = (struct mu_ts_sleepers *)((char *)ask - offsetof(struct mu_ts_sleepers, look));
+    struct mu_ts_sleepers *s = (struct mu_ts_sleepers *)((char *)request - offsetof(struct mu_ts_sleepers, look));
     struct mu_ts_item *item = s->looked_at;
-    uint64_t head = count_in(ask);
+    uint64_t head = count_in(request);
     bool stands = item && item->was_seen && item->seen == head;
 
     s->looked_at = NULL;
@@ -255,7 +257,7 @@ static void head_seen(struct mu_coord_request *ask)
     if (item && item->is_pass) {
         if (head > item->head)
             mu_ts_came(item);
-    } else if (item && (!ask->status || ask->status == MUSTER_NOT_FOUND)) {
+    } else if (item && (!request->status || request->status == MUSTER_NOT_FOUND)) {
         item->was_seen = true;
         item->seen = head;
         if (head > item->head || (head < item->head && stands))

@@ -23,14 +23,14 @@ static void read_value(struct mu_ts_conn *conn, mu_ts_step take)
 /* What that has brought; version 0: it is absent. False: it could not be read, and the client is sent away. */
 static bool take_value(struct mu_ts_conn *conn, const void **ret_value, size_t *ret_len)
 {
-    const struct mu_coord_request *ask = &conn->ask;
+    const struct mu_coord_request *request = &conn->request;
 
-    *ret_value = ask->value;
-    *ret_len = ask->len;
-    conn->version = ask->status ? 0 : (uint64_t)ask->version;
-    if (ask->status == MUSTER_NOT_FOUND)
+    *ret_value = request->value;
+    *ret_len = request->len;
+    conn->version = request->status ? 0 : (uint64_t)request->version;
+    if (request->status == MUSTER_NOT_FOUND)
         return true;
-    if (ask->status)
+    if (request->status)
         mu_ts_refused(conn);
     else if (!mu_ts_value(conn, conn->f[0], conn->is_hash, ret_value, ret_len))
         mu_ts_dismiss(conn, "two of its keys, longer than the job's store has them, have one hash");
@@ -53,11 +53,11 @@ static void value_replace(struct mu_ts_conn *conn, const void *value, size_t len
 /* It was, or everything is to be done again. False: not. */
 static bool has_replaced(struct mu_ts_conn *conn, mu_ts_step again)
 {
-    if (conn->ask.status == MUSTER_ABORTED)
+    if (conn->request.status == MUSTER_ABORTED)
         mu_ts_then(conn, again);
-    else if (conn->ask.status)
+    else if (conn->request.status)
         mu_ts_refused(conn);
-    return conn->ask.status == MUSTER_OK;
+    return conn->request.status == MUSTER_OK;
 }
 
 /* ---- ADD --------------------------------------------------------------------------------------------------------- */
@@ -107,11 +107,11 @@ static void add_slowly(struct mu_ts_conn *conn)
 
 static void has_added(struct mu_ts_conn *conn)
 {
-    if (conn->ask.status == MUSTER_FAILED_PRECONDITION)
+    if (conn->request.status == MUSTER_FAILED_PRECONDITION)
         mu_ts_then(conn, add_slowly);
-    else if (conn->ask.status)
+    else if (conn->request.status)
         mu_ts_refused(conn);
-    else if (mu_ts_number(conn->ask.value, conn->ask.len, &conn->sum))
+    else if (mu_ts_number(conn->request.value, conn->request.len, &conn->sum))
         conn->summed(conn);
     else
         mu_ts_dismiss(conn, "ADD has made a value that is no number");
@@ -181,7 +181,7 @@ void mu_ts_compare_set(struct mu_ts_conn *conn)
 
 static void has_appended(struct mu_ts_conn *conn)
 {
-    if (conn->ask.status)
+    if (conn->request.status)
         mu_ts_refused(conn);
     else
         mu_ts_finish(conn);

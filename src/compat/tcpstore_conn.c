@@ -120,7 +120,7 @@ void mu_ts_close(struct mu_ts_conn *conn)
     conn->is_closed = true;
     leave_lists(conn);
     conn->store->stats.connections--;
-    mu_coord_drop(conn->store->options.coord, &conn->ask);
+    mu_coord_drop(conn->store->options.coord, &conn->request);
     mu_ts_drop_waits(conn);
     mu_coord_hang_up(conn->line, "it is closed");
     mu_ts_room_leave(conn);

@@ -13,7 +13,7 @@ enum { SURVEY = 1024 /* what a look at the whole store costs, in steps */ };
 
 static void has_set(struct mu_ts_conn *conn)
 {
-    if (conn->ask.status)
+    if (conn->request.status)
         mu_ts_refused(conn);
     else if (--conn->left == 0)
         mu_ts_finish(conn);
@@ -47,22 +47,23 @@ void mu_ts_set(struct mu_ts_conn *conn)
 /* What is absent is empty. */
 static void has_got(struct mu_ts_conn *conn)
 {
-    const struct mu_coord_request *ask = &conn->ask;
-    const void *value = ask->value;
-    size_t len = ask->len;
-    bool is_there = !ask->status && mu_ts_value(conn, conn->f[0], conn->is_hash, &value, &len);
+    const struct mu_coord_request *request = &conn->request;
+    const void *value = request->value;
+    size_t len = request->len;
+    bool is_there = !request->status && mu_ts_value(conn, conn->f[0], conn->is_hash, &value, &len);
 
-    if (ask->status == MUSTER_RESOURCE_EXHAUSTED && ask->len) {
+    if (request->status == MUSTER_RESOURCE_EXHAUSTED && request->len) {
         conn->cursor = conn->f[0].at - 8; /* again, when there is room */
-        mu_ts_want(conn, ask->len);
+        mu_ts_want(conn, request->len);
         return;
     }
-    if (ask->status && ask->status != MUSTER_NOT_FOUND) {
+    if (request->status && request->status != MUSTER_NOT_FOUND) {
         mu_ts_refused(conn);
         return;
     }
-    if (is_there && ask->blob && len >= MU_TS_LONG)
-        mu_ts_out_value(conn, &(struct mu_slice){ask->blob, (size_t)((const uint8_t *)value - ask->blob->bytes), len});
+    if (is_there && request->blob && len >= MU_TS_LONG)
+        mu_ts_out_value(
+            conn, &(struct mu_slice){request->blob, (size_t)((const uint8_t *)value - request->blob->bytes), len});
     else
         mu_ts_out_bytes(conn, value, is_there ? len : 0);
     if (--conn->left == 0)
@@ -81,7 +82,7 @@ void mu_ts_get(struct mu_ts_conn *conn)
     name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
     conn->is_hash = name->is_hash;
     mu_ts_request(conn, has_got)->is_favoured = conn->store->favoured == conn;
-    mu_coord_try_get(conn->store->options.coord, &conn->ask, name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, &conn->request, name->text, name->len);
 }
 
 /* ---- CHECK ------------------------------------------------------------------------------------------------------- */
@@ -113,12 +114,12 @@ static void key_look(struct mu_ts_conn *conn)
 
 static void has_checked(struct mu_ts_conn *conn)
 {
-    const void *value = conn->ask.value;
-    size_t len = conn->ask.len;
+    const void *value = conn->request.value;
+    size_t len = conn->request.len;
 
-    if (conn->ask.status && conn->ask.status != MUSTER_NOT_FOUND)
+    if (conn->request.status && conn->request.status != MUSTER_NOT_FOUND)
         mu_ts_refused(conn);
-    else if (!conn->ask.status && mu_ts_value(conn, conn->f[0], conn->is_hash, &value, &len))
+    else if (!conn->request.status && mu_ts_value(conn, conn->f[0], conn->is_hash, &value, &len))
         check_next(conn);
     else
         mu_ts_then(conn, key_look); /* a queue that is not empty is there, too */
@@ -137,18 +138,18 @@ void mu_ts_check(struct mu_ts_conn *conn)
     name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
     conn->is_hash = name->is_hash;
     mu_ts_request(conn, has_checked)->is_bare = !name->is_hash;
-    mu_coord_try_get(conn->store->options.coord, &conn->ask, name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, &conn->request, name->text, name->len);
 }
 
 /* ---- the number of keys, and their list -------------------------------------------------------------------------- */
 
 static void has_counted(struct mu_ts_conn *conn)
 {
-    if (conn->ask.status) {
+    if (conn->request.status) {
         mu_ts_refused(conn);
         return;
     }
-    mu_ts_out_i64(conn, conn->ask.counter);
+    mu_ts_out_i64(conn, conn->request.counter);
     mu_ts_finish(conn);
 }
 
@@ -184,34 +185,34 @@ static size_t write_key(const struct muster_kv_entry *entry, uint8_t *to)
 }
 
 /* On a host that is not the leader's the engine has entries, elsewhere what was written of them. */
-static size_t write_entries(const struct mu_coord_request *ask, uint8_t *to)
+static size_t write_entries(const struct mu_coord_request *request, uint8_t *to)
 {
     size_t len = 0;
 
-    for (size_t i = 0; i < ask->num_entries; i++)
-        len += write_key(&ask->entries[i], to ? to + len : NULL);
+    for (size_t i = 0; i < request->num_entries; i++)
+        len += write_key(&request->entries[i], to ? to + len : NULL);
     return len;
 }
 
 static void has_listed(struct mu_ts_conn *conn)
 {
-    const struct mu_coord_request *ask = &conn->ask;
+    const struct mu_coord_request *request = &conn->request;
     uint8_t *to;
     size_t len;
     int64_t count = 0;
 
-    if (ask->status) {
+    if (request->status) {
         mu_ts_refused(conn);
         return;
     }
-    len = ask->entries ? write_entries(ask, NULL) : ask->len;
+    len = request->entries ? write_entries(request, NULL) : request->len;
     to = mu_ts_out(conn, 8 + len);
     if (!to)
         return;
-    if (ask->entries)
-        write_entries(ask, to + 8);
+    if (request->entries)
+        write_entries(request, to + 8);
     else if (len)
-        memcpy(to + 8, ask->value, len);
+        memcpy(to + 8, request->value, len);
     for (size_t at = 0; at < len; at += 8 + (size_t)mu_ts_u64(to + 8 + at))
         count++;
     mu_ts_put_u64(to, (uint64_t)count);
@@ -222,22 +223,22 @@ static void has_listed(struct mu_ts_conn *conn)
 void mu_ts_list_keys(struct mu_ts_conn *conn)
 {
     const char *directory = mu_ts_directory[MU_TS_KEYS];
-    struct mu_coord_request *ask = mu_ts_request(conn, has_listed);
+    struct mu_coord_request *request = mu_ts_request(conn, has_listed);
 
     conn->units -= SURVEY;
-    ask->write = write_key;
-    mu_coord_get_dir(conn->store->options.coord, ask, directory, strlen(directory));
+    request->write = write_key;
+    mu_coord_get_dir(conn->store->options.coord, request, directory, strlen(directory));
 }
 
 /* ---- DELETE_KEY -------------------------------------------------------------------------------------------------- */
 
 static void has_deleted(struct mu_ts_conn *conn)
 {
-    if (conn->ask.status) {
+    if (conn->request.status) {
         mu_ts_refused(conn);
         return;
     }
-    mu_ts_out_i64(conn, conn->ask.counter > 0);
+    mu_ts_out_i64(conn, conn->request.counter > 0);
     mu_ts_finish(conn);
 }
 

@@ -124,7 +124,7 @@ struct mu_ts_conn {
     mu_ts_step looked, summed;    /* where it goes on then */
     uint8_t *kept;                /* bytes that outlive a step */
     size_t kept_len;
-    struct mu_coord_request ask;
+    struct mu_coord_request request;
 
     struct mu_ts_wait *waits;
     uint32_t num_waits;
@@ -222,7 +222,7 @@ void mu_ts_room_begin(struct mu_tcpstore *store);
 void mu_ts_run(struct mu_ts_conn *conn); /* what has come, as far as a turn goes */
 
 /* ---- tcpstore_step.c ---- */
-/* Ask the engine: prepares conn->ask; the answer goes to `take`. */
+/* Ask the engine: prepares conn->request; the answer goes to `take`. */
 struct mu_coord_request *mu_ts_request(struct mu_ts_conn *conn, mu_ts_step take);
 /* The request is over; or the step was without a call, and `next` follows. */
 void mu_ts_finish(struct mu_ts_conn *conn);
@@ -279,8 +279,8 @@ void mu_ts_queue_look(struct mu_ts_conn *conn, mu_ts_step take);
 /* ---- tcpstore_wait.c ---- */
 void mu_ts_came(struct mu_ts_item *item); /* the wait, and the item, may be gone then */
 /* It cannot be waited for, as the engine says: the client is sent away. */
-void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_coord_request *ask);
-void mu_ts_prepare(struct mu_coord_request *ask, void (*answered)(struct mu_coord_request *ask));
+void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_coord_request *request);
+void mu_ts_prepare(struct mu_coord_request *request, void (*answered)(struct mu_coord_request *request));
 
 /* ---- tcpstore_await.c ---- */
 void mu_ts_await(struct mu_ts_item *item); /* something in the queue of that name */

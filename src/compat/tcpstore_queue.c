@@ -31,7 +31,7 @@ static const struct mu_ts_name *queue_item_name(struct mu_ts_conn *conn, uint64_
 
 static void has_read_head(struct mu_ts_conn *conn)
 {
-    conn->version = conn->ask.status ? 0 : (uint64_t)conn->ask.version;
+    conn->version = conn->request.status ? 0 : (uint64_t)conn->request.version;
     if (mu_ts_count(conn, &conn->head))
         conn->looked(conn);
 }
@@ -94,7 +94,7 @@ static void has_read_own(struct mu_ts_conn *conn)
 {
     uint64_t last;
 
-    conn->version = (uint64_t)conn->ask.version;
+    conn->version = (uint64_t)conn->request.version;
     if (mu_ts_count(conn, &last)) /* another's: there are items behind it */
         mu_ts_then(conn, last == conn->tail ? lower_tail : queue_has_failed);
 }
@@ -109,11 +109,11 @@ static void give_back_number(struct mu_ts_conn *conn)
 
 static void has_pushed(struct mu_ts_conn *conn)
 {
-    if (!conn->ask.status) {
+    if (!conn->request.status) {
         mu_ts_finish(conn);
         return;
     }
-    conn->kept = (uint8_t *)strdup(conn->ask.text ? conn->ask.text : "");
+    conn->kept = (uint8_t *)strdup(conn->request.text ? conn->request.text : "");
     if (!conn->kept) {
         mu_ts_refused(conn);
         return;
@@ -147,7 +147,7 @@ void mu_ts_queue_push(struct mu_ts_conn *conn)
 
 static void has_dropped(struct mu_ts_conn *conn)
 {
-    if (conn->ask.status)
+    if (conn->request.status)
         mu_ts_refused(conn);
     else
         mu_ts_finish(conn);
@@ -163,9 +163,9 @@ static void queue_drop(struct mu_ts_conn *conn)
 /* It is ours. */
 static void has_claimed(struct mu_ts_conn *conn)
 {
-    if (conn->ask.status == MUSTER_ABORTED) {
+    if (conn->request.status == MUSTER_ABORTED) {
         mu_ts_then(conn, mu_ts_queue_pop);
-    } else if (conn->ask.status) {
+    } else if (conn->request.status) {
         mu_ts_refused(conn);
     } else {
         mu_ts_out_i64(conn, (int64_t)(conn->tail - conn->head));
@@ -203,26 +203,26 @@ static void look_again(struct mu_ts_conn *conn)
 
 static void has_read_item(struct mu_ts_conn *conn)
 {
-    const struct mu_coord_request *ask = &conn->ask;
+    const struct mu_coord_request *request = &conn->request;
 
-    if (ask->status && ask->status != MUSTER_NOT_FOUND) {
+    if (request->status && request->status != MUSTER_NOT_FOUND) {
         mu_ts_refused(conn);
         return;
     }
-    if (ask->status) { /* somebody has popped it just now, or it is being pushed still */
+    if (request->status) { /* somebody has popped it just now, or it is being pushed still */
         conn->number = (int64_t)conn->head;
         mu_ts_then(conn, look_again);
         return;
     }
     free(conn->kept);
-    conn->kept = malloc(ask->len + 1);
+    conn->kept = malloc(request->len + 1);
     if (!conn->kept) {
-        mu_ts_dismiss(conn, "no memory for an item of %zu bytes", ask->len);
+        mu_ts_dismiss(conn, "no memory for an item of %zu bytes", request->len);
         return;
     }
-    conn->kept_len = ask->len;
-    if (ask->len)
-        memcpy(conn->kept, ask->value, ask->len);
+    conn->kept_len = request->len;
+    if (request->len)
+        memcpy(conn->kept, request->value, request->len);
     mu_ts_then(conn, queue_claim);
 }
 

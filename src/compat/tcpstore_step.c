@@ -107,12 +107,12 @@ void mu_ts_out_bytes(struct mu_ts_conn *conn, const void *bytes, size_t len)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static void on_request_answered(struct mu_coord_request *ask)
+static void on_request_answered(struct mu_coord_request *request)
 {
-    struct mu_ts_conn *conn = (struct mu_ts_conn *)((char *)ask - offsetof(struct mu_ts_conn, ask));
+    struct mu_ts_conn *conn = (struct mu_ts_conn *)((char *)request - offsetof(struct mu_ts_conn, request));
 
     conn->is_answered = true;
-    if (ask->status == MUSTER_INTERNAL || ask->status == MUSTER_CANCELLED)
+    if (request->status == MUSTER_INTERNAL || request->status == MUSTER_CANCELLED)
         mu_ts_close(conn); /* the engine has closed */
     else
         conn->take(conn);
@@ -122,20 +122,20 @@ static void on_request_answered(struct mu_coord_request *ask)
 
 struct mu_coord_request *mu_ts_request(struct mu_ts_conn *conn, mu_ts_step take)
 {
-    struct mu_coord_request *ask = &conn->ask;
+    struct mu_coord_request *request = &conn->request;
 
-    ask->answered = on_request_answered;
-    ask->write = NULL;
-    ask->line = conn->line;
-    ask->value = NULL;
-    ask->len = 0;
-    ask->entries = NULL;
-    ask->num_entries = 0;
-    ask->counter = ask->version = 0;
-    ask->pending = NULL;
-    ask->is_bare = ask->is_favoured = false;
+    request->answered = on_request_answered;
+    request->write = NULL;
+    request->line = conn->line;
+    request->value = NULL;
+    request->len = 0;
+    request->entries = NULL;
+    request->num_entries = 0;
+    request->counter = request->version = 0;
+    request->pending = NULL;
+    request->is_bare = request->is_favoured = false;
     conn->take = take;
-    return ask;
+    return request;
 }
 
 void mu_ts_then(struct mu_ts_conn *conn, mu_ts_step next)
@@ -159,18 +159,18 @@ void mu_ts_refused(struct mu_ts_conn *conn)
 {
     char why[200];
 
-    snprintf(why, sizeof why, "%s", conn->ask.text ? conn->ask.text : "");
+    snprintf(why, sizeof why, "%s", conn->request.text ? conn->request.text : "");
     mu_ts_dismiss(conn, "%s: %s", mu_ts_op_name(conn->scan.op), why);
 }
 
 bool mu_ts_count(struct mu_ts_conn *conn, uint64_t *ret_count)
 {
-    const struct mu_coord_request *ask = &conn->ask;
+    const struct mu_coord_request *request = &conn->request;
     int64_t count = 0;
 
-    if (ask->status && ask->status != MUSTER_NOT_FOUND)
+    if (request->status && request->status != MUSTER_NOT_FOUND)
         mu_ts_refused(conn);
-    else if (!ask->status && (!mu_ts_number(ask->value, ask->len, &count) || count < 0))
+    else if (!request->status && (!mu_ts_number(request->value, request->len, &count) || count < 0))
         mu_ts_dismiss(conn, "%s: a count below its key is no number any more", mu_ts_op_name(conn->scan.op));
     *ret_count = (uint64_t)count;
     return !conn->is_closed;

@@ -68,13 +68,13 @@ void mu_ts_came(struct mu_ts_item *item)
 }
 
 /* Too many wait, or the engine has closed. */
-void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_coord_request *ask)
+void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_coord_request *request)
 {
     struct mu_ts_conn *conn = item->wait->conn;
     char why[200];
 
-    snprintf(why, sizeof why, "%s", ask->text);
-    if (ask->status == MUSTER_INTERNAL || ask->status == MUSTER_CANCELLED)
+    snprintf(why, sizeof why, "%s", request->text);
+    if (request->status == MUSTER_INTERNAL || request->status == MUSTER_CANCELLED)
         mu_ts_close(conn);
     else
         mu_ts_dismiss(conn, "it cannot wait: %s", why);
@@ -82,23 +82,23 @@ void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_coord_request *a
 
 /* ---- the key itself ---------------------------------------------------------------------------------------------- */
 
-static void key_answered(struct mu_coord_request *ask)
+static void key_answered(struct mu_coord_request *request)
 {
-    struct mu_ts_item *item = (struct mu_ts_item *)((char *)ask - offsetof(struct mu_ts_item, plain));
+    struct mu_ts_item *item = (struct mu_ts_item *)((char *)request - offsetof(struct mu_ts_item, plain));
 
-    if (ask->status)
-        mu_ts_cannot_wait(item, ask);
+    if (request->status)
+        mu_ts_cannot_wait(item, request);
     else
         mu_ts_came(item);
 }
 
-void mu_ts_prepare(struct mu_coord_request *ask, void (*answered)(struct mu_coord_request *ask))
+void mu_ts_prepare(struct mu_coord_request *request, void (*answered)(struct mu_coord_request *request))
 {
-    ask->answered = answered;
-    ask->pending = NULL;
-    ask->value = NULL;
-    ask->len = 0;
-    ask->is_bare = ask->is_favoured = false;
+    request->answered = answered;
+    request->pending = NULL;
+    request->value = NULL;
+    request->len = 0;
+    request->is_bare = request->is_favoured = false;
 }
 
 /* ---- WAIT -------------------------------------------------------------------------------------------------------- */
@@ -218,7 +218,7 @@ static void wait_for_others(struct mu_ts_conn *conn)
 
 static void has_let_pass(struct mu_ts_conn *conn)
 {
-    if (conn->ask.status) {
+    if (conn->request.status) {
         mu_ts_refused(conn);
         return;
     }
@@ -235,7 +235,7 @@ static void drop_sign(struct mu_ts_conn *conn)
 
 static void has_put_sign(struct mu_ts_conn *conn)
 {
-    if (conn->ask.status || conn->passes <= 2)
+    if (conn->request.status || conn->passes <= 2)
         has_let_pass(conn);
     else
         mu_ts_then(conn, drop_sign);
@@ -285,11 +285,11 @@ static void has_read_passes(struct mu_ts_conn *conn)
 void mu_ts_barrier(struct mu_ts_conn *conn)
 {
     struct mu_coord *coord = conn->store->options.coord;
-    struct mu_coord_request *ask = mu_ts_request(conn, has_read_passes);
+    struct mu_coord_request *request = mu_ts_request(conn, has_read_passes);
     const struct mu_ts_name *name = passes_of(conn);
 
     if (mu_coord_options(coord)->lanes)
-        mu_coord_increment(coord, ask, name->text, name->len, 0);
+        mu_coord_increment(coord, request, name->text, name->len, 0);
     else
-        mu_coord_try_get(coord, ask, name->text, name->len);
+        mu_coord_try_get(coord, request, name->text, name->len);
 }

@@ -107,17 +107,17 @@ static void visit_ended(void *arg)
     struct mu_visit *v = arg;
 
     visit_count(v->service, v->call, MUSTER_CANCELLED);
-    mu_coord_drop(v->coord, &v->ask);
+    mu_coord_drop(v->coord, &v->request);
     visit_end(v);
 }
 
-static void on_visit_answered(struct mu_coord_request *ask)
+static void on_visit_answered(struct mu_coord_request *answered)
 {
-    struct mu_visit *v = (struct mu_visit *)ask;
+    struct mu_visit *v = (struct mu_visit *)answered;
 
     if (v->next)
         v->next(v);
-    else if (ask->status)
+    else if (answered->status)
         mu_visit_refuse(v);
     else
         v->method->reply(v);
@@ -144,7 +144,7 @@ void mu_visit_begin(struct mu_rpc_call *call, const void *body, size_t len)
         free(v);
         return;
     }
-    v->ask = (struct mu_coord_request){.answered = on_visit_answered, .line = caller->line, .origin = -1};
+    v->request = (struct mu_coord_request){.answered = on_visit_answered, .line = caller->line, .origin = -1};
     s->num_visits++;
     v->service = s;
     v->coord = s->coord;
@@ -158,11 +158,11 @@ void mu_visit_begin(struct mu_rpc_call *call, const void *body, size_t len)
 
 struct mu_coord_request *mu_visit_again(struct mu_visit *v, void (*next)(struct mu_visit *visit))
 {
-    struct mu_line *line = v->ask.line;
+    struct mu_line *line = v->request.line;
 
-    v->ask = (struct mu_coord_request){.answered = on_visit_answered, .line = line, .origin = -1};
+    v->request = (struct mu_coord_request){.answered = on_visit_answered, .line = line, .origin = -1};
     v->next = next;
-    return &v->ask;
+    return &v->request;
 }
 
 bool mu_visit_name(struct mu_visit *v, ProtobufCBinaryData bytes)
@@ -183,7 +183,7 @@ static void timer_rang(uv_timer_t *timer)
 {
     struct mu_visit_timer *t = (struct mu_visit_timer *)timer;
 
-    mu_coord_drop(t->visit->coord, &t->visit->ask);
+    mu_coord_drop(t->visit->coord, &t->visit->request);
     t->late(t->visit);
 }
 
@@ -244,19 +244,19 @@ void mu_visit_refuse(struct mu_visit *v)
 {
     Mu__XlaCoordination__BarrierError barrier = MU__XLA_COORDINATION__BARRIER_ERROR__INIT;
     struct mu_codec_payload more = {"BarrierError", &barrier.base};
-    size_t num_more = v->ask.payload == MU_PAYLOAD_BARRIER;
+    size_t num_more = v->request.payload == MU_PAYLOAD_BARRIER;
     void *details = NULL;
     size_t len = 0;
 
     if (num_more) {
-        barrier.barrier_id = mu_reply_text(v->ask.barrier_id);
+        barrier.barrier_id = mu_reply_text(v->request.barrier_id);
         barrier.barrier_id.len = mu_utf8_cut(barrier.barrier_id.data, barrier.barrier_id.len, BARRIER_ID_MAX);
-        barrier.counter = v->ask.counter;
+        barrier.counter = v->request.counter;
     }
     /* Without memory for them, the error goes without. */
-    if (v->ask.payload != MU_PAYLOAD_NONE && v->method->dialect->error)
+    if (v->request.payload != MU_PAYLOAD_NONE && v->method->dialect->error)
         v->method->dialect->error(v, &more, num_more, &details, &len);
-    mu_visit_refuse_with(v, v->ask.status, v->ask.text ? v->ask.text : "", details, len);
+    mu_visit_refuse_with(v, v->request.status, v->request.text ? v->request.text : "", details, len);
     free(details);
 }
 
@@ -268,10 +268,10 @@ void mu_visit_fail(struct mu_visit *v, enum muster_status status, unsigned paylo
     va_start(words, format);
     vsnprintf(text, sizeof text, format, words);
     va_end(words);
-    v->ask.status = status;
-    v->ask.payload = payload;
-    v->ask.text = text;
-    v->ask.origin = -1;
+    v->request.status = status;
+    v->request.payload = payload;
+    v->request.text = text;
+    v->request.origin = -1;
     mu_visit_refuse(v);
 }
 
@@ -294,7 +294,7 @@ void mu_reply_counter(struct mu_visit *v)
 {
     Mu__XlaCoordination__BarrierResponse r = MU__XLA_COORDINATION__BARRIER_RESPONSE__INIT;
 
-    r.counter = v->ask.counter;
+    r.counter = v->request.counter;
     mu_visit_answer(v, &r.base);
 }
 
@@ -329,7 +329,7 @@ static size_t put_bytes(uint8_t *to, unsigned field, const void *bytes, size_t l
 
 void mu_reply_value(struct mu_visit *v, const void *head, size_t len, unsigned field)
 {
-    const struct mu_slice tail = {v->ask.blob, 0, v->ask.len};
+    const struct mu_slice tail = {v->request.blob, 0, v->request.len};
     uint8_t *bytes = malloc(len + 16);
 
     if (!bytes) {
@@ -347,7 +347,8 @@ void mu_reply_value(struct mu_visit *v, const void *head, size_t len, unsigned f
 /* An entry with a long value. */
 static void reply_long_entry(struct mu_visit *v)
 {
-    size_t key = put_bytes(NULL, 1, v->name, v->name_len), inner = key + 1 + put_varint(NULL, v->ask.len) + v->ask.len;
+    size_t key = put_bytes(NULL, 1, v->name, v->name_len),
+           inner = key + 1 + put_varint(NULL, v->request.len) + v->request.len;
     uint8_t *head = malloc(16 + key);
     size_t len = 1;
 
@@ -367,12 +368,12 @@ void mu_reply_entry(struct mu_visit *v)
     Mu__XlaCoordination__GetKeyValueResponse r = MU__XLA_COORDINATION__GET_KEY_VALUE_RESPONSE__INIT;
     Mu__XlaCoordination__KeyValueEntry kv = MU__XLA_COORDINATION__KEY_VALUE_ENTRY__INIT;
 
-    if (v->ask.blob && v->ask.len >= LONG_VALUE) {
+    if (v->request.blob && v->request.len >= LONG_VALUE) {
         reply_long_entry(v);
         return;
     }
     kv.key = mu_reply_bytes(v->name, v->name_len);
-    kv.value = mu_reply_bytes(v->ask.value, v->ask.len);
+    kv.value = mu_reply_bytes(v->request.value, v->request.len);
     r.kv = &kv;
     mu_visit_answer(v, &r.base);
 }
@@ -400,19 +401,19 @@ size_t mu_write_entry(const struct muster_kv_entry *stored, uint8_t *to)
 /* The engine has written it, or another host's, which has only listed it. */
 void mu_reply_directory(struct mu_visit *v)
 {
-    const struct mu_coord_request *ask = &v->ask;
+    const struct mu_coord_request *request = &v->request;
     size_t len = 0, at = 0;
     uint8_t *bytes;
 
-    if (!ask->num_entries && ask->blob) {
-        mu_visit_answer_with(v, NULL, 0, &(struct mu_slice){ask->blob, 0, ask->len});
+    if (!request->num_entries && request->blob) {
+        mu_visit_answer_with(v, NULL, 0, &(struct mu_slice){request->blob, 0, request->len});
         return;
     }
-    for (size_t i = 0; i < ask->num_entries; i++)
-        len += mu_write_entry(&ask->entries[i], NULL);
+    for (size_t i = 0; i < request->num_entries; i++)
+        len += mu_write_entry(&request->entries[i], NULL);
     bytes = malloc(len + 1);
-    for (size_t i = 0; bytes && i < ask->num_entries; i++)
-        at += mu_write_entry(&ask->entries[i], bytes + at);
+    for (size_t i = 0; bytes && i < request->num_entries; i++)
+        at += mu_write_entry(&request->entries[i], bytes + at);
     if (bytes)
         mu_visit_answer_bytes(v, bytes, len);
     else

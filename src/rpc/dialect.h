@@ -30,7 +30,7 @@ struct mu_dialect {
     const char *const *not_text; /* as of mu_codec_read() */
     /* Whether the request is for this service at all; else it has been refused. NULL: any is. */
     bool (*admit)(struct mu_visit *visit, const ProtobufCMessage *request);
-    /* The CoordinationServiceError of this dialect for the visit's ask. NULL: errors have no payloads. */
+    /* The CoordinationServiceError of this dialect for the visit's request. NULL: errors have no payloads. */
     enum muster_status (*error)(struct mu_visit *visit, const struct mu_codec_payload *more, size_t count,
                                 void **ret_bytes, size_t *ret_size);
 };
@@ -56,7 +56,7 @@ extern const struct mu_rpc_method mu_xla_coordination[], mu_tsl_coordination[],
     mu_xla_runtime[]; /* each ends with {0} */
 
 struct mu_visit {
-    struct mu_coord_request ask; /* first: on_visit_answered() gets it */
+    struct mu_coord_request request; /* first: on_visit_answered() gets it */
     struct mu_service *service;
     struct mu_coord *coord;
     struct mu_rpc_call *call;
@@ -118,7 +118,7 @@ void mu_visit_answer(struct mu_visit *visit, const ProtobufCMessage *message);
 void mu_visit_answer_bytes(struct mu_visit *visit, const void *bytes, size_t len);
 /* As mu_rpc_answer_with(). */
 void mu_visit_answer_with(struct mu_visit *visit, const void *head, size_t len, const struct mu_slice *tail);
-/* As the ask says: status, text and payload. */
+/* As the request to the engine says: status, text and payload. */
 void mu_visit_refuse(struct mu_visit *visit);
 void mu_visit_refuse_with(struct mu_visit *visit, enum muster_status status, const char *text, const void *details,
                           size_t len);
@@ -130,7 +130,7 @@ void mu_visit_fail(struct mu_visit *visit, enum muster_status status, unsigned p
 struct mu_coord_request *mu_visit_again(struct mu_visit *visit, void (*next)(struct mu_visit *visit));
 /* Keep a copy of these bytes as its name; false: no memory, and the visit has ended. */
 bool mu_visit_name(struct mu_visit *visit, ProtobufCBinaryData bytes);
-/* `late` is called unless the engine has answered by then; its ask has been dropped. False: no memory, as above. */
+/* `late` is called unless the engine has answered by then; its request has been dropped. False: no memory, as above. */
 bool mu_visit_until(struct mu_visit *visit, uint64_t ms, void (*late)(struct mu_visit *visit));
 
 /* Answer the visit with it, now or when it has been made. */
@@ -151,10 +151,10 @@ void mu_visit_delete(struct mu_visit *visit, const ProtobufCMessage *request);
 void mu_reply_empty(struct mu_visit *visit);
 void mu_reply_incarnation(struct mu_visit *visit); /* 1: fixed64, the service's */
 void mu_reply_counter(struct mu_visit *visit);     /* 1: int64, the barrier's */
-void mu_reply_entry(struct mu_visit *visit);       /* 1: KeyValueEntry: its name, the ask's value */
-/* The ask's value, long and not copied, behind `len` bytes of the answer and its own key and length. */
+void mu_reply_entry(struct mu_visit *visit);       /* 1: KeyValueEntry: its name, the request's value */
+/* The request's value, long and not copied, behind `len` bytes of the answer and its own key and length. */
 void mu_reply_value(struct mu_visit *visit, const void *head, size_t len, unsigned field);
-void mu_reply_directory(struct mu_visit *visit);                         /* what the ask has written, with: */
+void mu_reply_directory(struct mu_visit *visit);                         /* what the request has written, with: */
 size_t mu_write_entry(const struct muster_kv_entry *entry, uint8_t *to); /* 2: repeated KeyValueEntry */
 
 /* The beginning of a sentence that is UTF-8: what clients' readers take. */

@@ -46,16 +46,16 @@ static void fail_all(struct mu_gather *g, enum muster_status status, unsigned pa
 static void on_devices_listed(struct mu_visit *v)
 {
     struct mu_gather *g = v->gather;
-    enum muster_status status = v->ask.status;
+    enum muster_status status = v->request.status;
 
     v->gather_next = g->first; /* first of those that get the answer */
     g->first = v;
     g->lister = NULL;
     if (status) {
-        fail_all(g, status, v->ask.payload, v->ask.text ? v->ask.text : "");
+        fail_all(g, status, v->request.payload, v->request.text ? v->request.text : "");
         return;
     }
-    status = g->make(v->ask.entries, v->ask.num_entries, mu_coord_incarnation(v->coord), &g->answer, &g->len);
+    status = g->make(v->request.entries, v->request.num_entries, mu_coord_incarnation(v->coord), &g->answer, &g->len);
     g->generation = mu_coord_generation(v->coord);
     if (status) {
         g->answer = NULL;

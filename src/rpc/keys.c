@@ -29,7 +29,7 @@ void mu_visit_insert(struct mu_visit *v, const ProtobufCMessage *request)
     const key_value *said = *(const key_value *const *)request_field(request, v->method->key);
     const key_value *kv = said ? said : &none;
 
-    mu_coord_insert(v->coord, &v->ask, MU_BYTES(kv->key), MU_BYTES(kv->value),
+    mu_coord_insert(v->coord, &v->request, MU_BYTES(kv->key), MU_BYTES(kv->value),
                     *(const protobuf_c_boolean *)request_field(request, v->method->more));
 }
 
@@ -38,7 +38,7 @@ void mu_visit_get(struct mu_visit *v, const ProtobufCMessage *request)
     ProtobufCBinaryData key = request_key(v, request);
 
     if (mu_visit_name(v, key))
-        mu_coord_get(v->coord, &v->ask, MU_BYTES(key));
+        mu_coord_get(v->coord, &v->request, MU_BYTES(key));
 }
 
 void mu_visit_try(struct mu_visit *v, const ProtobufCMessage *request)
@@ -46,7 +46,7 @@ void mu_visit_try(struct mu_visit *v, const ProtobufCMessage *request)
     ProtobufCBinaryData key = request_key(v, request);
 
     if (mu_visit_name(v, key))
-        mu_coord_try_get(v->coord, &v->ask, MU_BYTES(key));
+        mu_coord_try_get(v->coord, &v->request, MU_BYTES(key));
 }
 
 void mu_visit_increment(struct mu_visit *v, const ProtobufCMessage *request)
@@ -54,20 +54,21 @@ void mu_visit_increment(struct mu_visit *v, const ProtobufCMessage *request)
     ProtobufCBinaryData key = request_key(v, request);
 
     if (mu_visit_name(v, key))
-        mu_coord_increment(v->coord, &v->ask, MU_BYTES(key), *(const int64_t *)request_field(request, v->method->more));
+        mu_coord_increment(v->coord, &v->request, MU_BYTES(key),
+                           *(const int64_t *)request_field(request, v->method->more));
 }
 
 void mu_visit_dir(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ProtobufCBinaryData key = request_key(v, request);
 
-    v->ask.write = mu_write_entry;
-    mu_coord_get_dir(v->coord, &v->ask, MU_BYTES(key));
+    v->request.write = mu_write_entry;
+    mu_coord_get_dir(v->coord, &v->request, MU_BYTES(key));
 }
 
 void mu_visit_delete(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ProtobufCBinaryData key = request_key(v, request);
 
-    mu_coord_delete(v->coord, &v->ask, MU_BYTES(key));
+    mu_coord_delete(v->coord, &v->request, MU_BYTES(key));
 }

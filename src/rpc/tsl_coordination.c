@@ -79,9 +79,9 @@ static enum muster_status tsl_error(struct mu_visit *v, const struct mu_codec_pa
     Mu__TslCoordination__CoordinationServiceError e = MU__TSL_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
     named_task source;
 
-    if (v->ask.payload == MU_PAYLOAD_SERVICE && v->ask.origin >= 0) {
-        give_name(v, v->ask.origin, &source);
-        e.is_reported_error = v->ask.reported;
+    if (v->request.payload == MU_PAYLOAD_SERVICE && v->request.origin >= 0) {
+        give_name(v, v->request.origin, &source);
+        e.is_reported_error = v->request.reported;
         e.source_task = &source;
     }
     return mu_reply_payloads(&e.base, more, count, ret_bytes, ret_size);
@@ -95,7 +95,7 @@ static void tsl_ask_register(struct mu_visit *v, const ProtobufCMessage *request
     int32_t task;
 
     if (caller_names(v, q->source_task, &task))
-        mu_coord_register(coord, &v->ask, task, q->incarnation, q->source_task && q->source_task->recoverable);
+        mu_coord_register(coord, &v->request, task, q->incarnation, q->source_task && q->source_task->recoverable);
 }
 
 static void tsl_ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
@@ -104,7 +104,7 @@ static void tsl_ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *reques
     int32_t task;
 
     if (caller_names(v, q->source_task, &task))
-        mu_coord_heartbeat(coord, &v->ask, task, q->incarnation);
+        mu_coord_heartbeat(coord, &v->request, task, q->incarnation);
 }
 
 static void tsl_ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
@@ -113,7 +113,7 @@ static void tsl_ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (caller_names(v, q->source_task, &task))
-        mu_coord_poll_error(coord, &v->ask, task);
+        mu_coord_poll_error(coord, &v->request, task);
 }
 
 static void tsl_ask_report(struct mu_visit *v, const ProtobufCMessage *request)
@@ -122,7 +122,7 @@ static void tsl_ask_report(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (caller_names(v, q->error_origin, &task))
-        mu_coord_report_error(coord, &v->ask, task, q->error_code, MU_BYTES(q->error_message));
+        mu_coord_report_error(coord, &v->request, task, q->error_code, MU_BYTES(q->error_message));
 }
 
 static void ask_report_to_task(struct mu_visit *v, const ProtobufCMessage *request)
@@ -139,7 +139,7 @@ static void tsl_ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request
     int32_t task;
 
     if (caller_names(v, q->source_task, &task))
-        mu_coord_shutdown(coord, &v->ask, task);
+        mu_coord_shutdown(coord, &v->request, task);
 }
 
 static void ask_reset(struct mu_visit *v, const ProtobufCMessage *request)
@@ -148,7 +148,7 @@ static void ask_reset(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (caller_names(v, q->source_task, &task))
-        mu_coord_reset(coord, &v->ask, task);
+        mu_coord_reset(coord, &v->request, task);
 }
 
 static void tsl_ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
@@ -175,7 +175,7 @@ static void ask_state(struct mu_visit *v, const ProtobufCMessage *request)
         return;
     /* they are usually of one job: its name serves for all */
     if (mu_visit_name(v, q->n_source_task ? q->source_task[0]->job_name : no_task.job_name))
-        mu_coord_state(coord, &v->ask, tasks, q->n_source_task);
+        mu_coord_state(coord, &v->request, tasks, q->n_source_task);
     free(tasks);
 }
 
@@ -193,7 +193,7 @@ static void ask_job(struct mu_visit *v, const ProtobufCMessage *request)
     } else if (mu_visit_name(v, q->job_name)) {
         for (int32_t i = 0; i < job->count; i++)
             tasks[i] = job->first + i;
-        mu_coord_state(coord, &v->ask, tasks, (size_t)job->count);
+        mu_coord_state(coord, &v->request, tasks, (size_t)job->count);
     }
     free(tasks);
 }
@@ -209,7 +209,7 @@ static void tsl_ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
     }
     v->task = job->first; /* the answer is of that job alone */
     if (mu_visit_name(v, q->job_name))
-        mu_coord_watch(coord, &v->ask, q->version_number);
+        mu_coord_watch(coord, &v->request, q->version_number);
 }
 
 /* A task's row, with the room for its name and its error. */
@@ -240,18 +240,18 @@ static void tsl_row_fill(struct mu_visit *v, struct tsl_row *row, const struct m
 static void reply_states(struct mu_visit *v, int32_t first, int32_t last)
 {
     Mu__TslCoordination__WatchJobStateResponse r = MU__TSL_COORDINATION__WATCH_JOB_STATE_RESPONSE__INIT;
-    size_t count = v->ask.num_tasks;
+    size_t count = v->request.num_tasks;
     struct tsl_row *rows = calloc(count + 1, sizeof *rows);
     Mu__TslCoordination__CoordinatedTaskStateInfo **each = calloc(count + 1, sizeof *each);
 
     for (size_t i = 0; rows && each && i < count; i++) {
-        if (v->ask.tasks[i].task_id < first || v->ask.tasks[i].task_id > last)
+        if (v->request.tasks[i].task_id < first || v->request.tasks[i].task_id > last)
             continue;
-        tsl_row_fill(v, &rows[i], &v->ask.tasks[i]);
+        tsl_row_fill(v, &rows[i], &v->request.tasks[i]);
         each[r.n_task_state++] = &rows[i].info;
     }
     r.task_state = each;
-    r.version_number = v->ask.version;
+    r.version_number = v->request.version;
     if (rows && each)
         mu_visit_answer(v, &r.base);
     else
@@ -263,7 +263,7 @@ static void reply_states(struct mu_visit *v, int32_t first, int32_t last)
 /* GetTaskStateResponse and GetJobStateResponse are the same without the version. */
 static void reply_state(struct mu_visit *v)
 {
-    v->ask.version = 0;
+    v->request.version = 0;
     reply_states(v, 0, INT32_MAX);
 }
 
@@ -283,23 +283,23 @@ static void tsl_ask_alive(struct mu_visit *v, const ProtobufCMessage *request)
         return;
     tasks = list_numbers(v, q->tasks, q->n_tasks);
     if (tasks)
-        mu_coord_alive(coord, &v->ask, task, tasks, q->n_tasks);
+        mu_coord_alive(coord, &v->request, task, tasks, q->n_tasks);
     free(tasks);
 }
 
 static void tsl_reply_alive(struct mu_visit *v)
 {
     Mu__TslCoordination__GetAliveTasksResponse r = MU__TSL_COORDINATION__GET_ALIVE_TASKS_RESPONSE__INIT;
-    size_t count = v->ask.num_alive;
+    size_t count = v->request.num_alive;
     named_task *tasks = calloc(count + 1, sizeof *tasks), **each = calloc(count + 1, sizeof *each);
 
     for (size_t i = 0; tasks && each && i < count; i++) {
-        give_name(v, v->ask.alive[i], &tasks[i]);
+        give_name(v, v->request.alive[i], &tasks[i]);
         each[i] = &tasks[i];
     }
     r.n_alive_tasks = r.n_incarnations = count;
     r.alive_tasks = each;
-    r.incarnations = (uint64_t *)(uintptr_t)v->ask.incarnations;
+    r.incarnations = (uint64_t *)(uintptr_t)v->request.incarnations;
     if (tasks && each)
         mu_visit_answer(v, &r.base);
     else
@@ -319,7 +319,7 @@ static void tsl_ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
         return;
     tasks = list_numbers(v, q->tasks, q->n_tasks);
     if (tasks)
-        mu_coord_barrier(coord, &v->ask, task, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms, tasks, q->n_tasks,
+        mu_coord_barrier(coord, &v->request, task, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms, tasks, q->n_tasks,
                          q->counter);
     free(tasks);
 }
@@ -330,7 +330,7 @@ static void tsl_ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (caller_names(v, q->source_task, &task))
-        mu_coord_cancel(coord, &v->ask, task, MU_BYTES(q->barrier_id), q->counter);
+        mu_coord_cancel(coord, &v->request, task, MU_BYTES(q->barrier_id), q->counter);
 }
 
 /* ---- the service ------------------------------------------------------------------------------------------------- */

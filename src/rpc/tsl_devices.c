@@ -263,7 +263,7 @@ const struct mu_gather mu_tsl_devices = {.directory = DIRECTORY, .make = tsl_dev
 
 static void on_tsl_devices_met(struct mu_visit *v)
 {
-    if (v->ask.status)
+    if (v->request.status)
         mu_visit_refuse(v);
     else
         mu_gather_answer(&v->service->devices, v);
@@ -274,7 +274,7 @@ static void on_tsl_devices_told(struct mu_visit *v)
     char id[ID_SIZE];
     int len;
 
-    if (v->ask.status && v->ask.status != MUSTER_ALREADY_EXISTS) { /* what was told first stands */
+    if (v->request.status && v->request.status != MUSTER_ALREADY_EXISTS) { /* what was told first stands */
         mu_visit_refuse(v);
         return;
     }

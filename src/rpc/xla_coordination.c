@@ -24,9 +24,9 @@ static enum muster_status xla_error(struct mu_visit *v, const struct mu_codec_pa
 {
     Mu__XlaCoordination__CoordinationServiceError e = MU__XLA_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
 
-    if (v->ask.payload == MU_PAYLOAD_SERVICE && v->ask.origin >= 0) {
-        e.is_reported_error = v->ask.reported;
-        e.source_task_id = v->ask.origin;
+    if (v->request.payload == MU_PAYLOAD_SERVICE && v->request.origin >= 0) {
+        e.is_reported_error = v->request.reported;
+        e.source_task_id = v->request.origin;
     }
     return mu_reply_payloads(&e.base, more, count, ret_bytes, ret_size);
 }
@@ -73,58 +73,58 @@ static void xla_ask_register(struct mu_visit *v, const ProtobufCMessage *request
 {
     ASK(RegisterTask, q);
 
-    mu_coord_register(coord, &v->ask, q->source_task_id, q->incarnation, false);
+    mu_coord_register(coord, &v->request, q->source_task_id, q->incarnation, false);
 }
 
 static void xla_ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Heartbeat, q);
 
-    mu_coord_heartbeat(coord, &v->ask, q->source_task_id, q->incarnation);
+    mu_coord_heartbeat(coord, &v->request, q->source_task_id, q->incarnation);
 }
 
 static void xla_ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(PollForError, q);
 
-    mu_coord_poll_error(coord, &v->ask, q->source_task_id);
+    mu_coord_poll_error(coord, &v->request, q->source_task_id);
 }
 
 static void xla_ask_report(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(ReportErrorToService, q);
 
-    mu_coord_report_error(coord, &v->ask, q->source_task_id, q->error_code, MU_BYTES(q->error_message));
+    mu_coord_report_error(coord, &v->request, q->source_task_id, q->error_code, MU_BYTES(q->error_message));
 }
 
 static void xla_ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(ShutdownTask, q);
 
-    mu_coord_shutdown(coord, &v->ask, q->source_task_id);
+    mu_coord_shutdown(coord, &v->request, q->source_task_id);
 }
 
 static void xla_ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(WatchTasks, q);
 
-    mu_coord_watch(coord, &v->ask, q->version_number);
+    mu_coord_watch(coord, &v->request, q->version_number);
 }
 
 static void xla_ask_alive(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(GetAliveTasks, q);
 
-    mu_coord_alive(coord, &v->ask, q->requesting_task_id, q->task_ids, q->n_task_ids);
+    mu_coord_alive(coord, &v->request, q->requesting_task_id, q->task_ids, q->n_task_ids);
 }
 
 static void xla_reply_alive(struct mu_visit *v)
 {
     Mu__XlaCoordination__GetAliveTasksResponse r = MU__XLA_COORDINATION__GET_ALIVE_TASKS_RESPONSE__INIT;
 
-    r.n_alive_task_ids = r.n_incarnations = v->ask.num_alive;
-    r.alive_task_ids = (int32_t *)(uintptr_t)v->ask.alive;
-    r.incarnations = (uint64_t *)(uintptr_t)v->ask.incarnations;
+    r.n_alive_task_ids = r.n_incarnations = v->request.num_alive;
+    r.alive_task_ids = (int32_t *)(uintptr_t)v->request.alive;
+    r.incarnations = (uint64_t *)(uintptr_t)v->request.incarnations;
     mu_visit_answer(v, &r.base);
 }
 
@@ -152,17 +152,17 @@ static void xla_row_fill(struct xla_row *row, const struct muster_task_info *inf
 static void xla_reply_watch(struct mu_visit *v)
 {
     Mu__XlaCoordination__WatchTasksResponse r = MU__XLA_COORDINATION__WATCH_TASKS_RESPONSE__INIT;
-    size_t count = v->ask.num_tasks;
+    size_t count = v->request.num_tasks;
     struct xla_row *rows = calloc(count + 1, sizeof *rows);
     Mu__XlaCoordination__TaskInfo **each = calloc(count + 1, sizeof *each);
 
     for (size_t i = 0; rows && each && i < count; i++) {
-        xla_row_fill(&rows[i], &v->ask.tasks[i]);
+        xla_row_fill(&rows[i], &v->request.tasks[i]);
         each[i] = &rows[i].info;
     }
     r.n_task_state = count;
     r.task_state = each;
-    r.version_number = v->ask.version;
+    r.version_number = v->request.version;
     if (rows && each)
         mu_visit_answer(v, &r.base);
     else
@@ -177,15 +177,15 @@ static void xla_ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Barrier, q);
 
-    mu_coord_barrier(coord, &v->ask, q->source_task_id, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms, q->task_ids,
-                     q->n_task_ids, q->counter);
+    mu_coord_barrier(coord, &v->request, q->source_task_id, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms,
+                     q->task_ids, q->n_task_ids, q->counter);
 }
 
 static void xla_ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(CancelBarrier, q);
 
-    mu_coord_cancel(coord, &v->ask, q->source_task_id, MU_BYTES(q->barrier_id), q->counter);
+    mu_coord_cancel(coord, &v->request, q->source_task_id, MU_BYTES(q->barrier_id), q->counter);
 }
 
 /* ---- the service ------------------------------------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ static bool refuse_by_error(struct mu_visit *v)
 /* A call that has waited ends with the engine's words; because of a node that has failed, ABORTED. */
 static void refuse_waited(struct mu_visit *v)
 {
-    if (v->ask.status != MUSTER_INTERNAL || !refuse_by_error(v))
+    if (v->request.status != MUSTER_INTERNAL || !refuse_by_error(v))
         mu_visit_refuse(v);
 }
 
@@ -162,11 +162,11 @@ static void on_runtime_connected(struct mu_visit *v)
 {
     Mu__XlaRuntime__ConnectResponse r = MU__XLA_RUNTIME__CONNECT_RESPONSE__INIT;
 
-    if (v->ask.status == MUSTER_ALREADY_EXISTS) { /* another client of this node came while this one waited */
+    if (v->request.status == MUSTER_ALREADY_EXISTS) { /* another client of this node came while this one waited */
         mu_visit_fail(v, MUSTER_ABORTED, MU_PAYLOAD_NONE, "Duplicate node ID %d", v->task);
         return;
     }
-    if (v->ask.status) {
+    if (v->request.status) {
         mu_visit_refuse(v);
         return;
     }
@@ -210,7 +210,7 @@ static void ask_connect(struct mu_visit *v, const ProtobufCMessage *request)
         node_remember(v, q->node_id);
         v->task = q->node_id;
         v->next = on_runtime_connected;
-        mu_coord_register(coord, &v->ask, q->node_id, q->client_id, false);
+        mu_coord_register(coord, &v->request, q->node_id, q->client_id, false);
     }
 }
 
@@ -242,7 +242,7 @@ const struct mu_gather mu_xla_topology = {.directory = DIRECTORY, .make = runtim
 
 static void on_runtime_devices_met(struct mu_visit *v)
 {
-    if (v->ask.status)
+    if (v->request.status)
         refuse_waited(v);
     else
         mu_gather_answer(&v->service->topology, v);
@@ -253,7 +253,7 @@ static void on_runtime_devices_told(struct mu_visit *v)
     char id[ID_SIZE];
     int len;
 
-    if (v->ask.status && v->ask.status != MUSTER_ALREADY_EXISTS) { /* what was told first stands */
+    if (v->request.status && v->request.status != MUSTER_ALREADY_EXISTS) { /* what was told first stands */
         mu_visit_refuse(v);
         return;
     }
@@ -307,7 +307,7 @@ static void runtime_ask_devices(struct mu_visit *v, const ProtobufCMessage *requ
     }
     len = snprintf(key, sizeof key, DIRECTORY "/%010" PRId32, v->task); /* sorted as the nodes are */
     v->next = on_runtime_devices_told;
-    mu_coord_insert(coord, &v->ask, key, (size_t)len, v->name, v->name_len, false);
+    mu_coord_insert(coord, &v->request, key, (size_t)len, v->name, v->name_len, false);
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
@@ -316,11 +316,11 @@ static void reply_get(struct mu_visit *v)
 {
     Mu__XlaRuntime__KeyValueGetResponse r = MU__XLA_RUNTIME__KEY_VALUE_GET_RESPONSE__INIT;
 
-    if (v->ask.blob && v->ask.len > 0) {
+    if (v->request.blob && v->request.len > 0) {
         mu_reply_value(v, NULL, 0, 2);
         return;
     }
-    r.value = mu_reply_bytes(v->ask.value, v->ask.len);
+    r.value = mu_reply_bytes(v->request.value, v->request.len);
     mu_visit_answer(v, &r.base);
 }
 
@@ -335,8 +335,8 @@ static void runtime_ask_get(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(KeyValueGet, q);
 
     if (stored_name(v, q->key) && mu_visit_until(v, timeout_of(q->timeout_milliseconds), get_is_late)) {
-        v->ask.heeds_errors = true;
-        mu_coord_get(coord, &v->ask, v->name, v->name_len);
+        v->request.heeds_errors = true;
+        mu_coord_get(coord, &v->request, v->name, v->name_len);
     }
 }
 
@@ -345,7 +345,7 @@ static void ask_set(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(KeyValueSet, q);
 
     if (stored_name(v, q->key))
-        mu_coord_insert(coord, &v->ask, v->name, v->name_len, MU_BYTES(q->value), true);
+        mu_coord_insert(coord, &v->request, v->name, v->name_len, MU_BYTES(q->value), true);
 }
 
 /* ---- life, and barriers ------------------------------------------------------------------------------------------ */
@@ -363,12 +363,12 @@ static void runtime_ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *re
             return;
         }
     }
-    mu_coord_heartbeat(coord, &v->ask, q->node_id, info.incarnation);
+    mu_coord_heartbeat(coord, &v->request, q->node_id, info.incarnation);
 }
 
 static void on_client_left(struct mu_visit *v)
 {
-    if (v->ask.status)
+    if (v->request.status)
         refuse_waited(v);
     else
         mu_reply_empty(v);
@@ -395,17 +395,17 @@ static void runtime_ask_shutdown(struct mu_visit *v, const ProtobufCMessage *req
     ASK(Shutdown, q);
 
     v->next = on_client_left;
-    mu_coord_shutdown(coord, &v->ask, leaver_of(v, q->node_id));
+    mu_coord_shutdown(coord, &v->request, leaver_of(v, q->node_id));
 }
 
 static void on_barrier_passed(struct mu_visit *v)
 {
-    if (v->ask.replayed)
+    if (v->request.replayed)
         mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE,
                       "Barrier %.*s has been used, and has ended: give "
                       "the next one an id of its own",
                       (int)mu_utf8_cut(v->name, v->name_len, SHOWN), v->name);
-    else if (v->ask.status)
+    else if (v->request.status)
         refuse_waited(v);
     else
         mu_reply_empty(v);
@@ -419,7 +419,7 @@ static void runtime_ask_barrier(struct mu_visit *v, const ProtobufCMessage *requ
         return;
     node_remember(v, q->node_id);
     v->next = on_barrier_passed;
-    mu_coord_barrier(coord, &v->ask, q->node_id, v->name, v->name_len, (int64_t)timeout_of(q->timeout_milliseconds),
+    mu_coord_barrier(coord, &v->request, q->node_id, v->name, v->name_len, (int64_t)timeout_of(q->timeout_milliseconds),
                      NULL, 0, 0);
 }
 

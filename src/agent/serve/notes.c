@@ -16,7 +16,7 @@
 
 /* A copy of a note of the leader's, or of our own, for `muster status` on this host, which asks nobody. */
 struct note_look {
-    struct mu_coord_request ask;
+    struct mu_coord_request request;
     bool open;
 };
 
@@ -89,9 +89,9 @@ static void missing_note(struct mu_agent *agent, unsigned what)
         set_note(agent, what, 0, text);
 }
 
-static void on_note_looked(struct mu_coord_request *ask)
+static void on_note_looked(struct mu_coord_request *request)
 {
-    ((struct note_look *)ask)->open = false;
+    ((struct note_look *)request)->open = false;
 }
 
 static void look_at_notes(struct mu_agent *agent, unsigned what)
@@ -104,8 +104,8 @@ static void look_at_notes(struct mu_agent *agent, unsigned what)
         if (look->open)
             continue;
         name_key(agent, what, own ? agent->options->hosts->node : 0, key, sizeof key);
-        *look = (struct note_look){.ask = {.answered = on_note_looked}, .open = true};
-        mu_coord_try_get(mu_agent_coord(agent), &look->ask, key, strlen(key));
+        *look = (struct note_look){.request = {.answered = on_note_looked}, .open = true};
+        mu_coord_try_get(mu_agent_coord(agent), &look->request, key, strlen(key));
     }
 }
 
