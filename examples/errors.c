@@ -1,5 +1,5 @@
 /*
- * errors.c: one task fails; the others' waits end and say who it was.
+ * errors.c: one task fails; the others' waits end and name it.
  * run: "$MUSTER" run -n 3 --kill-on-fail=no -- "$EXAMPLE" 2>/dev/null
  */
 #include <err.h>

@@ -28,7 +28,7 @@ int main(void)
         snprintf(text, sizeof text, "event %d of task %d", i, muster_task_id(m));
         check(muster_event_send(m, 1, text, strlen(text), NULL));
     }
-    /* Read them all, whoever sent them; and note their order. */
+    /* Read them all, from every sender; and note their order. */
     for (uint32_t i = 0; i < EACH * muster_num_tasks(m); i++) {
         struct muster_event e;
 

@@ -1,6 +1,6 @@
 /*
  * objects.c: task 0 makes an object in shared memory and tells its reference by a key; task 1 reads the same bytes,
- * without a copy. When a producer ends before it seals, whoever waits for the object is told so.
+ * without a copy. When a producer ends before it seals, every waiter for the object is told so.
  * run: "$MUSTER" run -n 2 "$EXAMPLE"
  */
 #include <err.h>

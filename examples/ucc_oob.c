@@ -4,9 +4,10 @@
  *
  * UCC calls allgather(), which must not wait, then req_test() until it answers 0, then req_free(); several may be under
  * way, on different contexts and teams. Here each such place has a name (coll_info), and each of its rounds a number:
- * a member puts its part under NAME/ROUND/RANK and looks for the others' parts whenever it is asked. Who has all parts
- * of a round knows that everybody has all of the one before: so it takes its own part of that away. A member that dies
- * is an error of req_test(). In a real program the functions go into ucc_context_params.oob and ucc_team_params.oob.
+ * a member puts its part under NAME/ROUND/RANK and looks for the others' parts whenever it is asked. A member that has
+ * all parts of a round knows that everybody has all of the one before: so it takes its own part of that away. A member
+ * that dies is an error of req_test(). In a real program the functions go into ucc_context_params.oob and
+ * ucc_team_params.oob.
  */
 #include <err.h>
 #include <stdint.h>

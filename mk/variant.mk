@@ -63,7 +63,7 @@ $(3)/examples/%: examples/%.c $(3)/libmuster.so.$(VERSION) $(3)/flags | $$(DEPS)
 	$$(Q)$$(CC_$(1)) -std=gnu17 $$(WARN) -Iinclude $$(CFLAGS_$(2)) $$(LDFLAGS_$(2)) $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS) \
 		-MMD -MP -MF $$@.d -o $$@ $$< -L$(3) -lmuster -Wl,-rpath,'$$$$ORIGIN/..'
 
-# Plugins, too, but found beside it. Whoever loads one may close it, while libmuster has threads: it stays.
+# Plugins, too, but found beside it. A program that loads one may close it while libmuster has threads: it stays.
 $(PLUGINS:%=$(3)/%): $(3)/%.so: plugins/%.c $(3)/libmuster.so.$(VERSION) $(3)/flags | $$(DEPS)
 	@mkdir -p $$(@D)$$(call say,cc,$$@)
 	$$(Q)$$(CC_$(1)) -std=gnu17 $$(WARN) -fvisibility=hidden -Iinclude $$(CFLAGS_$(2)) $$(LDFLAGS_$(2)) $$(EXTRA_CFLAGS) \

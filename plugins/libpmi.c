@@ -207,7 +207,7 @@ static int number_of(const char *name, int *ret_number)
     return 0;
 }
 
-/* Who we are: from the environment, or from the launcher. */
+/* Which task this is: from the environment, or from the launcher. */
 static int open_connection(void)
 {
     const char *port = getenv("PMI_PORT");
@@ -442,7 +442,7 @@ PUBLIC int PMI_Barrier(void)
     return leave(rc == PMI_SUCCESS ? ask("cmd=barrier_in") : rc);
 }
 
-/* ---- who shares this host ---- */
+/* ---- the tasks of this host ---- */
 
 /* Calls of the mapping's blocks, "(vector,(first,hosts,each),...)", host after host: the first and number of its ranks
  * where ours is among them; ourselves alone where it says nothing. */

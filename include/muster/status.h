@@ -3,7 +3,7 @@
  *
  * The codes are the canonical ones that the coordination protocols use (gRPC's numbering), so a front-end
  * passes them on unchanged. Every call that fails leaves one sentence for a person in muster_last_error():
- * what happened, why, who (task, host, pid) and, where there is one, the remedy.
+ * what happened, why, the culprit (task, host, pid) and, where there is one, the remedy.
  */
 #ifndef MUSTER_STATUS_H
 #define MUSTER_STATUS_H

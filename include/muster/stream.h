@@ -38,7 +38,7 @@
  * - More than a million rounds enqueued and not executed: MUSTER_RESOURCE_EXHAUSTED. The rounds in all are not limited.
  * - fork: the child has neither the memory nor the barrier; CUDA itself does not work in it.
  * - A GPU that hangs in a kernel while its process lives and beats is nobody's death. muster_stream_barrier_missing()
- *   tells whom the others wait for, and muster_stream_barrier_abort() gives up for all.
+ *   names the members that the others wait for, and muster_stream_barrier_abort() gives up for all.
  *
  * A barrier that has failed stays failed: free it and make a new one, under the same name if wanted. Its memory is its
  * own (sealed: nobody can truncate it) and belongs to the kernel and the drivers that hold it: a GPU that writes a flag

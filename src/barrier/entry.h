@@ -58,8 +58,8 @@ enum muster_status mu_group_entry_read(struct muster_segment *seg, struct mu_ctx
                                        const char *name, struct mu_group_entry *r);
 
 /*
- * Why a group of these members, not all of whom have come, cannot be built: one of them is in error or was replaced, or
- * `left` has left. MUSTER_OK: nothing is known against it. The entry is to be older than the look at the records.
+ * Why a group of these members, some of which have not come, cannot be built: one of them is in error or was replaced,
+ * or `left` has left. MUSTER_OK: nothing is known against it. The entry is to be older than the look at the records.
  */
 enum muster_status mu_group_entry_lost(struct muster_segment *seg, const char *name, const struct mu_group_entry *r);
 

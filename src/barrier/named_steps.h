@@ -65,10 +65,10 @@ struct mu_named {
     uint64_t checked; /* version of the job's state in which no participant's failure is left to be acted upon */
     void *buffer, *value;
     size_t capacity;
-    bool exists, caught_up;         /* within an edit, */
-    bool rings;                     /* it ends an instance in which somebody may wait for whom the agent calls */
-    bool is_heard;                  /* whom the bell would wake calls here itself, and looks at what it has changed */
-    uint32_t missing;               /* how many have not come; UINT32_MAX: not counted */
+    bool exists, caught_up; /* within an edit, */
+    bool rings;             /* it ends an instance in which a client may wait for which the agent calls */
+    bool is_heard;    /* the agent, which the bell would wake, calls here itself, and looks at what it has changed */
+    uint32_t missing; /* how many have not come; UINT32_MAX: not counted */
     struct mu_task_record *records; /* of all tasks, */
     uint64_t records_version;       /* as of this version; 0: not read */
     enum muster_status fail_code;

@@ -316,7 +316,7 @@ static bool instance_commit(struct muster_group *g, uint64_t instance)
 /* What the datagram said may be believed: our agent has taken all that came before it. */
 static void datagram_believe(struct mu_shortcut_end *e)
 {
-    /* acquire: pairs with the agent's release; what it took is visible to whom we let pass */
+    /* acquire: pairs with the agent's release; what it took is visible to the members that we let pass */
     if (!e->late || mu_load_acquire(&e->way->taken) < e->late_told)
         return;
     /* relaxed: behind the acquire. It is counted anew on the next connection, and before that this state is over */

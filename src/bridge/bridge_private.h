@@ -55,7 +55,8 @@ struct mu_bridge {
 enum muster_status mu_bridge_begin_first(struct mu_bridge *b);
 enum muster_status mu_bridge_begin_second(struct mu_bridge *b);
 void mu_bridge_end_threads(struct mu_bridge *b);
-/* With the lock held; true: there was something. All that the core has to do; the same, for whom the bell was rung. */
+/* With the lock held; true: there was something. All that the core has to do; the same, for the thread that the bell
+ * woke. */
 bool mu_bridge_drive_core(struct mu_bridge *b);
 bool mu_bridge_answer_bell(struct mu_bridge *b);
 

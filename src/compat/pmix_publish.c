@@ -214,7 +214,7 @@ static mu_pmix_status hear_publish(struct mu_pmix *pmix, uint32_t task, struct m
     return status;
 }
 
-/* Keys of a task that names none: not known by whom they were published, so none goes. */
+/* Keys of a task that names none: their publisher is not known, so none goes. */
 static mu_pmix_status hear_unpublish(struct mu_pmix *pmix, struct mu_unpack *u)
 {
     uint32_t count;

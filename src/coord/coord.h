@@ -98,8 +98,8 @@ void mu_coord_told(struct mu_coord *coord, uint32_t host, const struct mu_coord_
 /*
  * Tasks that are servers themselves are told of errors by a call, unless they poll: `report` makes it, when the job's
  * first error that counts has come, for each wire client that is connected here. False: there is no way to that task.
- * origin: as of a request. mu_coord_untold() says that a call failed: then its task learns as those do to whom there is
- * no way.
+ * origin: as of a request. mu_coord_untold() says that a call failed: then its task learns as those do to which there
+ * is no way.
  */
 struct mu_coord_report {
     int32_t task, origin;

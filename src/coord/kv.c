@@ -39,7 +39,7 @@ static enum muster_status key_change(struct mu_coord *coord, struct mu_kv_change
     return status;
 }
 
-/* The request's answer, then those of the others whom it has woken. */
+/* The request's answer, then those of the other requests that it has woken. */
 static void answer_change(struct mu_coord *coord, struct mu_coord_request *request, enum muster_status status)
 {
     mu_coord_complete(request, status, mu_coord_key_payload(status));

@@ -14,8 +14,8 @@
 #include <string.h>
 
 /*
- * One edit, on behalf of whom the change says. *ret_version: of the commit, also when it was made before. Only what an
- * edit looks at is filled in: zeros for the whole of its struct would be felt.
+ * One edit, on behalf of the caller that the change names. *ret_version: of the commit, also when it was made before.
+ * Only what an edit looks at is filled in: zeros for the whole of its struct would be felt.
  */
 static enum muster_status change_edit(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c,
                                       uint32_t flags, mu_edit_fn fn, void *arg, uint64_t *ret_version)

@@ -4,7 +4,8 @@
  * An operation is a struct that begins with a struct mu_steps, in the room that knows its rules (kv/remote.h). Its
  * begin function composes the first request. `answer` takes each answer: it composes the next request, or the operation
  * has ended. Two drivers make the requests: mu_steps_run() for a thread, which sleeps until each answer comes, and the
- * loop of an agent (coord/remote.h), which does not. A driver does not know what is asked, an operation not by whom.
+ * loop of an agent (coord/remote.h), which does not. A driver does not know what is asked, an operation does not know
+ * its driver.
  *
  * Nothing is kept for a connection. When it breaks, the bridge makes the open request again under its old number, and
  * the leader carries it out once (I11). The driver hears of that only by a later answer.

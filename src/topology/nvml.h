@@ -2,7 +2,7 @@
  * topology/nvml.h: NVIDIA's management library, opened when it is there, and what it tells of GPUs.
  *
  * The library is the vendor's and runs in the caller's process: it may hang for as long as a driver does, or crash.
- * Whom that must not happen to asks in a process apart (topology/apart.h), as by_nvml.c and the agent do.
+ * A caller that must not see that asks in a process apart (topology/apart.h), as by_nvml.c and the agent do.
  */
 #ifndef MU_TOPOLOGY_NVML_H
 #define MU_TOPOLOGY_NVML_H

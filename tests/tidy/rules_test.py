@@ -58,7 +58,7 @@ CASES = [
     ("src/kv/a.c", "/* as struct nowhere has it */\nint x;\n", "src/kv/a.c:5: its comment names nowhere"),
     ("src/kv/a.c", "/* see kv/nowhere.c */\nint x;\n", "src/kv/a.c:5: its comment names kv/nowhere.c"),
     ("src/kv/a.c", "/* see kv/a.c, not hwloc.h */\nint x;\n", ""),
-    ("src/kv/a.c", "/* for whoever waits */\n", "src/kv/a.c:5: 1 lines of comments of kv say who, whoever or whose"),
+    ("src/kv/a.c", "/* for whoever waits */\n", "src/kv/a.c:5: 1 lines of comments of kv say who, whoever, whose or whom"),
     ("src/compat/a.c", "/* for whoever waits */\n", ""),
     ("src/compat/a.c", "/* Who waits */\n" * 3, "src/compat/a.c:7: 3 lines of comments of compat say who"),
     ("src/kv/a.c", "const char *who = \"who waits\";\n", ""),

@@ -304,8 +304,8 @@ def named():
                 broken("%s:%d" % (path, first + text[:match.start()].count("\n")), "its comment names %s, which is nowhere" % name)
 
 
-# STYLE: a comment names its subject ("the waiter"), not "who waits". Lines that may say who, whoever or whose; it only falls.
-WHO = re.compile(r"\b(?:who|whoever|whose)\b", re.I)
+# STYLE: a comment names its subject ("the waiter"), not "who waits". Lines that may say who, whoever, whose or whom; it only falls.
+WHO = re.compile(r"\b(?:who|whoever|whose|whom)\b", re.I)
 WHO_MOST = {"barrier": 1, "compat": 2, "include": 1, "segment": 1}
 
 
@@ -319,7 +319,7 @@ def subjects():
                 lines.setdefault(room, []).append("%s:%d" % (path, number))
     for room in sorted(lines):
         if len(lines[room]) > WHO_MOST.get(room, 0):
-            broken(lines[room][-1], "%d lines of comments of %s say who, whoever or whose, more than %d: name the subject"
+            broken(lines[room][-1], "%d lines of comments of %s say who, whoever, whose or whom, more than %d: name the subject"
                    % (len(lines[room]), room, WHO_MOST.get(room, 0)))
 
 

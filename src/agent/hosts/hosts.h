@@ -40,11 +40,12 @@ struct mu_agent_orders {
 struct mu_agent_hosts {
     uint32_t node, nodes; /* which one this is, of how many */
     uint32_t tasks_here;
-    const struct mu_launch_hosts *list; /* the leader's: whom it starts; NULL: they are started by somebody else */
-    const char *rsh;                    /* by this command */
-    const char *address;                /* the leader's: HOST:PORT; its own, where it leads, may be NULL */
-    const char *file;                   /* where the leader writes it for the others, and they wait for it; NULL */
-    const char *name;                   /* what this host is called; NULL: its host name */
+    const struct mu_launch_hosts
+        *list;           /* the leader's: the hosts that it starts; NULL: they are started by somebody else */
+    const char *rsh;     /* by this command */
+    const char *address; /* the leader's: HOST:PORT; its own, where it leads, may be NULL */
+    const char *file;    /* where the leader writes it for the others, and they wait for it; NULL */
+    const char *name;    /* what this host is called; NULL: its host name */
     uint8_t key[MU_LAUNCH_KEY_BYTES];
     uint64_t join_timeout_ns;
     uint64_t heartbeat_timeout_ns; /* 0: the default */

@@ -4,7 +4,7 @@
  *
  * What is pending is a barrier, or a set of tasks: a cell of the segment at which calls wait. It is looked at when a
  * call comes to it, and when something says that it may have changed: its bucket's word, the job's state, its deadline.
- * The rules are those of barrier/named_steps.h and task/alive.h; this is when they are asked, and for whom.
+ * The rules are those of barrier/named_steps.h and task/alive.h; this is when they are asked, and for which caller.
  *
  *     c = …; mu_pending_add(mu_pending_of(t, key, len), c);     it arrives at the next look, with all that came since
  *     mu_pending_look_due(t, now, version);                     each call that has its answer: t->answered(), and is
@@ -57,7 +57,7 @@ struct mu_pending_answer {
     /* of a barrier: */
     uint64_t present; /* the instance that is there now; 0: none */
     uint8_t flags;    /* MU_MEET_* */
-    /* of the tasks alive, with OK: all whom one look answers have the same */
+    /* of the tasks alive, with OK: all callers that one look answers have the same */
     const struct mu_alive *alive;
 };
 

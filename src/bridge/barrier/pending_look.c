@@ -172,7 +172,7 @@ static enum muster_status look_at_barrier(struct mu_pending_table *t, struct mu_
 
 /* ---- liveness queries ---- */
 
-/* Calls for those that can, and answers whom it can. */
+/* Calls for those that can, and answers those that it can. */
 static enum muster_status step_alive(struct mu_pending_table *t, struct mu_alive *set, struct mu_pending *p)
 {
     struct arrivals a;

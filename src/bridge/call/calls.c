@@ -35,7 +35,7 @@ static bool calls_init(struct mu_core *core, void **ret_state)
         return false;
     for (uint32_t i = 0; i < core->num_hosts; i++) {
         mu_store_relaxed(&core->seg->hosts[i].asking, 0); /* relaxed: a figure; pairs with mu_host_look() */
-        /* whom an agent before this one gave up will not ask again: what its calls left in pages goes */
+        /* a host that an earlier agent gave up will not ask again: what its calls left in pages goes */
         if (core->leader)
             c->hosts[i].lost = core->peers[i].state == MU_PEER_LOST;
     }

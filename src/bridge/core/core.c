@@ -65,7 +65,7 @@ static enum muster_status core_state_say(struct mu_core *core, enum mu_bridge_st
     return MUSTER_OK;
 }
 
-/* Whom an agent before this one gave up, in this segment's table of hosts, stays so. */
+/* A host that an earlier agent gave up, in this segment's table of hosts, stays so. */
 static void losses_remember(struct mu_core *core)
 {
     for (uint32_t i = 0; i < (core->leader ? core->num_hosts : 1); i++) {

@@ -115,7 +115,7 @@ static void say_so_far(struct mu_core *core, struct span *s, uint64_t instance)
     mu_bridge_span_send(core, 0, MU_FRAME_GROUP, &p);
 }
 
-/* Nobody is left whom it could serve: nothing here writes its areas from now on. */
+/* It serves no member any more: nothing here writes its areas from now on. */
 static void span_end(struct mu_core *core, struct span *s)
 {
     mu_bridge_span_leave(core, s, UINT32_MAX);

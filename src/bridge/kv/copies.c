@@ -106,7 +106,7 @@ static void take_key(struct mu_core *core, struct mu_ctx *ctx, struct mu_wanted 
         take_value(core, ctx, &k, w, &f);
 }
 
-/* What was taken is on its way to all whom it is for. */
+/* What was taken is on its way to all hosts that want it. */
 static void forget_taken(struct mu_copies *c)
 {
     for (uint32_t i = 0; i < c->in.count; i++)

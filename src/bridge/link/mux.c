@@ -1,6 +1,6 @@
 /*
  * bridge/link/mux.c: what the leader says to hosts behind one relay, gathered until it is sent, and said once for all
- * whom it is for.
+ * channels that it is for.
  *
  * An item is a message and the channels that it is for. A channel may join an item that is already there when the
  * bytes are the same and none of the channel's own messages comes behind it: so each channel's order stays, and the

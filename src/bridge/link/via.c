@@ -146,7 +146,7 @@ void mu_branch_take(struct mu_link_peer *relay, const struct mu_message *message
         mu_peer_take_wrong(relay, message, " of which nothing can be meant");
 }
 
-/* Round trips from the relay on, and when it heard of whom. */
+/* Round trips from the relay on, and when it heard of which host. */
 void mu_branch_trips(struct mu_link_peer *relay, const struct mu_message *message)
 {
     struct mu_unpack u = mu_unpack_of(message->bytes, message->len);

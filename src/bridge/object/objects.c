@@ -1,5 +1,6 @@
 /*
- * bridge/object/objects.c: the frames by which hosts speak of objects: from whom to whom, and what to whom they matter.
+ * bridge/object/objects.c: the frames by which hosts speak of objects: their senders and receivers, and what they mean
+ * to them.
  *
  * The leader passes on what one follower says to another, and keeps nothing of it but which hosts have spoken: those
  * it tells when the other comes again, or is lost. What was said meanwhile to a host that is down is lost, and said
