@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -143,7 +144,7 @@ static void close_loop(struct mu_agent *agent)
 }
 
 /* Relay stderr only if it is neither /dev/null nor a terminal: tasks may test isatty(). */
-static int is_plain_stderr(void)
+static bool is_plain_stderr(void)
 {
     struct stat err, null;
 
@@ -152,7 +153,7 @@ static int is_plain_stderr(void)
 }
 
 /* "2>&1": in one pipe a task's lines stay in order. */
-static int is_one_file(void)
+static bool is_one_file(void)
 {
     struct stat out, err;
 
@@ -160,7 +161,7 @@ static int is_one_file(void)
 }
 
 /* A task's two streams may come by one way. */
-static int is_one_place(const struct mu_agent_options *options)
+static bool is_one_place(const struct mu_agent_options *options)
 {
     if (options->output && mu_launch_files_are_apart(options->output))
         return 0;

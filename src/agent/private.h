@@ -110,8 +110,8 @@ struct mu_agent {
     uint64_t phase_until; /* the phase looks again at this time; UINT64_MAX: when something happens */
     enum mu_agent_force force;
     enum mu_sweep_step sweep;
-    uint64_t sweep_until;                   /* the step's end */
-    int (*is_over)(struct mu_agent *agent); /* the job, though no task of the launcher's says so; NULL: tasks say it */
+    uint64_t sweep_until;                    /* the step's end */
+    bool (*is_over)(struct mu_agent *agent); /* the job, though no task of the launcher's says so; NULL: tasks say it */
     enum mu_agent_event (*open)(struct mu_agent *agent); /* make an attempt's job: what has come of it */
     uint64_t timeout_at, term_at, kill_at;               /* UINT64_MAX: not set */
     uint64_t give_up_at;    /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
@@ -145,7 +145,7 @@ struct mu_agent {
     struct mu_agent_pmix *pmix;     /* NULL: it is not served */
 };
 
-static inline int mu_agent_has_task(const struct mu_agent *agent, uint32_t task_id)
+static inline bool mu_agent_has_task(const struct mu_agent *agent, uint32_t task_id)
 {
     return task_id - agent->first_task < agent->local_tasks;
 }
@@ -154,7 +154,7 @@ static inline uint32_t mu_agent_tasks_end(const struct mu_agent *agent)
     return agent->first_task + agent->local_tasks;
 }
 /* The job has been told to end, or is about to be. */
-static inline int mu_agent_is_ending(const struct mu_agent *agent)
+static inline bool mu_agent_is_ending(const struct mu_agent *agent)
 {
     return agent->force != MU_FORCE_NONE || (agent->events & (1u << MU_ON_END | 1u << MU_ON_KILL)) != 0;
 }
@@ -164,17 +164,17 @@ static inline int mu_agent_only_serves(const struct mu_agent *agent)
     return !agent->adopted && agent->options->num_apps == 0;
 }
 /* Something is served to clients. */
-static inline int mu_agent_has_coord(const struct mu_agent *agent)
+static inline bool mu_agent_has_coord(const struct mu_agent *agent)
 {
     return agent->options->grpc || agent->options->tcpstore;
 }
 /* Another host's agent decides. */
-static inline int mu_agent_follows(const struct mu_agent *agent)
+static inline bool mu_agent_follows(const struct mu_agent *agent)
 {
     return agent->options->hosts && agent->options->hosts->node > 0;
 }
 /* This one does, for others. */
-static inline int mu_agent_leads(const struct mu_agent *agent)
+static inline bool mu_agent_leads(const struct mu_agent *agent)
 {
     return agent->options->hosts && agent->options->hosts->node == 0;
 }
@@ -399,7 +399,7 @@ int mu_agent_cross(struct mu_agent *agent);
 /* To another agent (a follower: to the leader's); UINT32_MAX: to all. */
 void mu_agent_tell(struct mu_agent *agent, uint32_t host, enum mu_agent_talk kind, const struct mu_pack *what);
 /* Something is still awaited of other hosts: a follower tells that its own tasks have ended. */
-int mu_agent_is_awaiting(struct mu_agent *agent);
+bool mu_agent_is_awaiting(struct mu_agent *agent);
 /* This host's tasks have been started, or one again. */
 void mu_agent_tell_started(struct mu_agent *agent, uint32_t first, uint32_t count);
 void mu_agent_close_bridge(struct mu_agent *agent);
@@ -414,7 +414,7 @@ void mu_agent_find_ways(struct mu_agent_bridge *bridge);
 void mu_agent_find_door(const struct mu_agent_hosts *hosts, char *ret_address, size_t size);
 int mu_agent_start_rsh(struct mu_agent *agent);
 /* Standard input goes through the launcher: to every task, or to one on another host. */
-int mu_agent_needs_feed(const struct mu_agent *agent);
+bool mu_agent_needs_feed(const struct mu_agent *agent);
 uint32_t mu_agent_num_rsh(const struct mu_agent *agent);
 /* Those that pass standard input on are fed from now on. 0, or -1: errno says why. */
 int mu_agent_feed_rsh(struct mu_agent *agent);

@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -236,7 +237,7 @@ void mu_own_thread(int change)
     }
 }
 
-int mu_is_alone(void)
+bool mu_is_alone(void)
 {
     uint64_t own = atomic_load(&own_threads); /* process-local: see above */
     struct stat folder;

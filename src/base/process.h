@@ -47,7 +47,7 @@ unsigned mu_processors(void);
 /* A thread of muster's own has begun (1) or ended (-1). Such threads never read or change the environment. */
 void mu_own_thread(int change);
 /* Whether no other thread runs in this process but those. */
-int mu_is_alone(void);
+bool mu_is_alone(void);
 /* The launcher's word: it has bound each task to its own processors, `count` in all. */
 void mu_processors_learn(unsigned count);
 

@@ -212,9 +212,9 @@ int mu_cli_parse(struct mu_cli_call *call, int argc, char **argv);
  * `look` only the words are counted.
  */
 int mu_cli_take_option(struct mu_cli_call *call, int argc, char **argv, int *index, int look, size_t *num_env);
-int mu_cli_is_option(const char *word);
+bool mu_cli_is_option(const char *word);
 /* It may be given without its value. */
-int mu_cli_is_optional(const struct mu_cli_option *option);
+bool mu_cli_is_optional(const struct mu_cli_option *option);
 /* "unknown option --NAME", with what was meant. Returns 2. */
 int mu_cli_unknown_option(const struct mu_cli_call *call, const char *name, size_t len);
 int mu_cli_unknown_letter(const struct mu_cli_call *call, const char *word);
@@ -380,11 +380,11 @@ void mu_cli_json_bytes(struct mu_cli_json *json, const char *key, const void *da
 void mu_cli_json_end(struct mu_cli_json *json);
 
 /* 1: well-formed UTF-8. */
-int mu_cli_is_utf8(const void *data, size_t len);
+bool mu_cli_is_utf8(const void *data, size_t len);
 /* Bytes of the well-formed character that `text` begins with; 0: none. */
 size_t mu_cli_utf8_length(const void *text, size_t len);
 /* U+0080 to U+009F: terminals obey them as they obey ESC [ and its like. */
-int mu_cli_is_c1(const void *text, size_t len);
+bool mu_cli_is_c1(const void *text, size_t len);
 
 /* rows.c: what the segment says of tasks; more than that is in cli/status/picture.h. */
 void mu_cli_json_task(struct mu_cli_json *json, const char *key, const struct muster_task_info *info);

@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <netdb.h>
 #include <pwd.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -55,7 +56,7 @@ static const struct {
     {NULL, 0},
 };
 
-static int is_number(const char *word)
+static bool is_number(const char *word)
 {
     return *word && !word[strspn(word, "0123456789")];
 }
@@ -86,7 +87,7 @@ static int plain_option(char **argv)
 }
 
 /* The words behind "run": options of those above, one command. */
-static int is_plain_job(char **argv)
+static bool is_plain_job(char **argv)
 {
     int words;
 
@@ -106,7 +107,7 @@ static int is_plain_job(char **argv)
     return 1;
 }
 
-static int is_ours(char **argv)
+static bool is_ours(char **argv)
 {
     static const char *const verbs[] = {"kv",     "barrier", "event",   "task", "segment",
                                         "status", "scale",   "version", NULL};

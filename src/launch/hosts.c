@@ -13,6 +13,7 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,7 @@ static int host_add(struct mu_launch_hosts *hosts, const char *name, uint32_t sl
 }
 
 /* "fd00::2", "fe80::2%eth0": what has colons is nothing else. */
-static int is_six(const char *text)
+static bool is_six(const char *text)
 {
     char address[INET6_ADDRSTRLEN];
     struct in6_addr six;
@@ -76,7 +77,7 @@ static int is_six(const char *text)
  * What a host may be called, perhaps behind a user, to rsh too: nothing that a shell or an option parser reads as
  * something else, nor what is left of a name when a variable was empty ("user@", "..").
  */
-static int is_name(const char *name)
+static bool is_name(const char *name)
 {
     const char *at = strrchr(name, '@'), *host = at ? at + 1 : name;
 
@@ -338,7 +339,7 @@ int mu_launch_hosts_read(struct mu_launch_hosts *hosts, const char *path, char *
 /* A number, which is of this host if one of its addresses is; the kernel is asked for these once, and only for a
  * number.
  */
-static int has_address(struct ifaddrs **all, const char *text)
+static bool has_address(struct ifaddrs **all, const char *text)
 {
     struct in_addr four;
     struct in6_addr six;
@@ -359,7 +360,7 @@ static int has_address(struct ifaddrs **all, const char *text)
     return 0;
 }
 
-static int is_here(const char *name, struct ifaddrs **all)
+static bool is_here(const char *name, struct ifaddrs **all)
 {
     char own[NAME_MAX_LEN + 1] = "";
     size_t own_len, len;

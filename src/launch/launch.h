@@ -8,6 +8,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -117,9 +118,9 @@ struct mu_launch_job {
 int mu_launch_free_ports(uint16_t *ret_ports, int count, int anywhere);
 
 /* Variables that muster sets: a user's --env may not name them. */
-int mu_launch_env_is_ours(const char *name, size_t len);
+bool mu_launch_env_is_ours(const char *name, size_t len);
 /* The same where the job has PyTorch's store. */
-int mu_launch_env_is_stores(const char *name, size_t len);
+bool mu_launch_env_is_stores(const char *name, size_t len);
 /* `job` NULL: only the inherited part. -1: out of memory; mu_launch_env_done() is due all the same. */
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job);
 /*
@@ -170,7 +171,7 @@ int mu_launch_bears_mark(pid_t pid, const char *run_id);
 pid_t mu_launch_parent(pid_t pid);
 
 /* Whether the process is stopped by a signal. */
-int mu_launch_is_stopped(pid_t pid);
+bool mu_launch_is_stopped(pid_t pid);
 
 /*
  * The children that the calling process has now are not the job's, nor looked for below: a process that became the
@@ -181,7 +182,7 @@ void mu_launch_note_preexisting(void);
 void mu_launch_forget_preexisting(pid_t pid);
 
 /* Whether the calling thread has a child other than `except` and the pre-existing, dead or alive. */
-int mu_launch_has_children(pid_t except);
+bool mu_launch_has_children(pid_t except);
 
 /* ---- guard.c -------------------------------------------------------------------------------------------------- */
 
@@ -357,7 +358,7 @@ struct mu_launch_file {
 /* 0, or -1 with what is wrong with the template: some of so many tasks, or attempts, would share a file. */
 int mu_launch_files_check(const char *template, uint32_t num_tasks, uint32_t restarts, char *ret_why, size_t size);
 /* stdout and stderr have files of their own. */
-int mu_launch_files_are_apart(const char *template);
+bool mu_launch_files_are_apart(const char *template);
 /* malloc()ed; NULL: no memory. */
 char *mu_launch_files_path(const char *template, const struct mu_launch_file *file);
 /* An empty file and the folders above it; -1: errno says why. */

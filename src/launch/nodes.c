@@ -13,6 +13,7 @@
 #include "launch/hosts.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,7 +230,7 @@ static int find_by_rank(const struct found *found, const struct launcher *launch
 }
 
 /* A launcher inside a task of muster has that task's PMI-1 in its environment: it is no process of hydra's. */
-static int is_ours(char *const *env)
+static bool is_ours(char *const *env)
 {
     const char *rank = variable_value(env, "PMI_RANK"), *task = variable_value(env, "MUSTER_TASK_ID");
 

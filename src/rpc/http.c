@@ -7,6 +7,7 @@
  */
 #include "rpc/http.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <strings.h>
 
@@ -21,7 +22,7 @@ static int text_equals(struct http_text text, const char *word)
 }
 
 /* token of RFC 9110 */
-static int is_token(struct http_text text)
+static bool is_token(struct http_text text)
 {
     static const char marks[] = "!#$%&'*+-.^_`|~";
 
@@ -164,7 +165,7 @@ static int header_take(struct http_text line, struct mu_http_request *request, s
 }
 
 /* A byte that no head contains: then it is not HTTP, or somebody tries something. */
-static int is_strange(const char *data, size_t len)
+static bool is_strange(const char *data, size_t len)
 {
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)data[i];

@@ -5,6 +5,7 @@
  * machines one L3 cache. What a driver knew when the tree was made (on another machine, in a file) hangs below the GPU
  * as OS devices with infos; this hwloc makes none, for its vendors' components are off.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,7 +44,7 @@ static uint64_t info_number(hwloc_obj_t object, const char *name)
     return value ? strtoull(value, NULL, 10) : 0;
 }
 
-static int is_empty(const struct mu_tree *tree, hwloc_const_bitmap_t set)
+static bool is_empty(const struct mu_tree *tree, hwloc_const_bitmap_t set)
 {
     return !set || tree->library->hwloc_bitmap_iszero(set);
 }
@@ -77,7 +78,7 @@ static int32_t hwloc_package_of(const struct mu_tree *tree, hwloc_const_bitmap_t
 }
 
 /* Memory that hangs at processors only because it must hang somewhere. */
-static int has_no_processors(const char *kind)
+static bool has_no_processors(const char *kind)
 {
     return strcmp(kind, "GPUMemory") == 0 || strncmp(kind, "CXL", 3) == 0;
 }
@@ -205,7 +206,7 @@ static void read_driver(const struct mu_tree *tree, struct muster_device *device
 }
 
 /* A compute driver knew it: there is an OS device of one below it. */
-static int is_served(hwloc_obj_t gpu)
+static bool is_served(hwloc_obj_t gpu)
 {
     for (hwloc_obj_t os = gpu->io_first_child; os; os = os->next_sibling)
         if (os->type == HWLOC_OBJ_OS_DEVICE &&

@@ -6,6 +6,7 @@
  * earlier kernels, in the four highest bits. Those become parts of the GPU. Where the caller may not use a GPU the
  * kernel lets it read nothing of its node.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "topology/files.h"
@@ -66,7 +67,7 @@ static int read_node(struct muster_topology *node, int number, struct kfd *ret_k
     return 0;
 }
 
-static int is_on_bus(struct muster_topology *node, const struct mu_pci *pci)
+static bool is_on_bus(struct muster_topology *node, const struct mu_pci *pci)
 {
     char address[24];
     int64_t vendor;
@@ -199,7 +200,7 @@ static void read_links(struct muster_topology *node, const struct kfd *kfds, siz
     }
 }
 
-static int has_amd(struct muster_topology *node)
+static bool has_amd(struct muster_topology *node)
 {
     for (size_t i = 0; i < node->num_devices; i++)
         if (node->devices[i].pci_vendor == MU_VENDOR_AMD)

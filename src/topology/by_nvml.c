@@ -248,7 +248,7 @@ static int32_t nvml_merge(struct muster_topology *node, const struct mu_nvml_dev
 /* ---- wires ------------------------------------------------------------------------------------------------------- */
 
 /* That the far end has an address that is no switch's: then it is a processor's, or something that we do not know. */
-static int is_no_switch(const struct muster_topology *node, const char *pci)
+static bool is_no_switch(const struct muster_topology *node, const char *pci)
 {
     char path[256], text[32] = "";
     FILE *file;
@@ -298,12 +298,12 @@ static void add_wires(struct muster_topology *node, const struct mu_nvml_device 
     }
 }
 
-static int is_refused(const struct nvml_told *told)
+static bool is_refused(const struct nvml_told *told)
 {
     return told->is_device && !told->u.device.is_part && told->u.device.refused != 0;
 }
 
-static int is_unclaimed(const struct muster_device *device) /* another has told of it and NVML has not */
+static bool is_unclaimed(const struct muster_device *device) /* another has told of it and NVML has not */
 {
     return device->kind == MUSTER_DEVICE_GPU && device->pci_vendor == MU_VENDOR_NVIDIA && *device->pci &&
            (device->sources & MUSTER_SOURCE_NVML) == 0;
@@ -454,13 +454,13 @@ static int answers_recall(const struct mu_hwloc *hwloc, hwloc_topology_t tree, s
 /* ---- whether to ask ---------------------------------------------------------------------------------------------- */
 
 /* MUSTER_NVML is somebody's word that there is something to be asked. */
-static int may_be_here(void)
+static bool may_be_here(void)
 {
     return *mu_nvml_path(NULL) &&
            (getenv("MUSTER_NVML") || access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0);
 }
 
-static int is_worth_it(const struct muster_topology *node, const struct muster_topology_source *source)
+static bool is_worth_it(const struct muster_topology *node, const struct muster_topology_source *source)
 {
     if (source->nvml)
         return *source->nvml != '\0';

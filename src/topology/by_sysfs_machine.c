@@ -3,6 +3,7 @@
  *
  * It numbers packages as hwloc does, by their first processor. Of the rest it takes what a device needs.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,7 @@ static void read_model(struct muster_topology *node, struct mu_package *package)
 }
 
 /* The first of each core's hardware threads stands for it. */
-static int is_first_thread(struct muster_topology *node, size_t cpu)
+static bool is_first_thread(struct muster_topology *node, size_t cpu)
 {
     char list[MU_FILE_MAX];
 

@@ -12,6 +12,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +162,7 @@ static int tree_load(const struct mu_hwloc *hwloc, const struct mu_hwloc_wish *w
     return hwloc->hwloc_topology_load(tree);
 }
 
-static int has_objects(const struct mu_hwloc *hwloc, hwloc_topology_t tree, hwloc_obj_type_t type)
+static bool has_objects(const struct mu_hwloc *hwloc, hwloc_topology_t tree, hwloc_obj_type_t type)
 {
     return hwloc->hwloc_get_type_depth(tree, type) != HWLOC_TYPE_DEPTH_UNKNOWN;
 }

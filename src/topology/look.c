@@ -6,6 +6,7 @@
  * /proc may be those of a machine below another root; drivers tell only of this one.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,7 +204,7 @@ static void node_identify(struct muster_topology *node)
     read_line(node, "/proc/sys/kernel/random/boot_id", node->boot_id, sizeof node->boot_id);
 }
 
-static int may_tell(const struct mu_provider *provider, const struct muster_topology *node)
+static bool may_tell(const struct mu_provider *provider, const struct muster_topology *node)
 {
     switch (provider->reach) {
     case MU_REACH_HERE: return node->is_this_machine;

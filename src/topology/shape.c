@@ -8,6 +8,7 @@
  */
 #include "topology/shape.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,7 +68,7 @@ const struct mu_box *mu_topology_boxes(const struct muster_topology *topology, s
     return topology->shape.boxes;
 }
 
-int mu_topology_is_switched(const struct muster_topology *topology, size_t device)
+bool mu_topology_is_switched(const struct muster_topology *topology, size_t device)
 {
     for (size_t i = 0; i < topology->num_wires; i++)
         if (topology->wires[i].from == (int32_t)device && topology->wires[i].to == MU_WIRE_SWITCH)
@@ -372,7 +373,7 @@ static void add_devices(struct muster_topology *node)
 
 /* ---- what leads nowhere ------------------------------------------------------------------------------------------ */
 
-static int leads_nowhere(const struct mu_box *box)
+static bool leads_nowhere(const struct mu_box *box)
 {
     return box->kind == MU_BOX_DEVICE
                ? box->device < 0

@@ -9,6 +9,7 @@
 #define MU_TOPOLOGY_SHAPE_H
 
 #include <muster/topology.h>
+#include <stdbool.h>
 
 enum mu_box_kind {
     MU_BOX_MACHINE, /* the first, around all others */
@@ -42,7 +43,7 @@ struct mu_shape {
 /* From the first, by `first` and `next`: some in the array hang nowhere. Never NULL. */
 const struct mu_box *mu_topology_boxes(const struct muster_topology *topology, size_t *ret_count);
 /* 1: the device has NVLinks to switches. */
-int mu_topology_is_switched(const struct muster_topology *topology, size_t device);
+bool mu_topology_is_switched(const struct muster_topology *topology, size_t device);
 
 struct mu_tree;
 

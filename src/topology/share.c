@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +68,7 @@ static int open_ours(const char *path, int flags)
 
 /* ---- reading the memfd ------------------------------------------------------------------------------------------- */
 
-static int is_whole(int fd)
+static bool is_whole(int fd)
 {
     int seals = fcntl(fd, F_GET_SEALS);
 

@@ -12,6 +12,7 @@
  */
 #include "topology/xml.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 enum {
@@ -55,7 +56,7 @@ static unsigned set_named(const char *start, size_t length)
 }
 
 /* "cpuset", "allowed_nodeset", ... */
-static int is_set(const char *start, size_t length)
+static bool is_set(const char *start, size_t length)
 {
     return length >= 3 && memcmp(start + length - 3, "set", 3) == 0;
 }
@@ -68,7 +69,7 @@ struct tag {
     int has_large_index; /* too large for a bit of a set */
 };
 
-static int is_word(const char *start, size_t length, const char *word)
+static bool is_word(const char *start, size_t length, const char *word)
 {
     return length == strlen(word) && memcmp(start, word, length) == 0;
 }

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ struct mu_health {
     struct mu_health_gpus gpus;
 };
 
-/* ---- whom it concerns -------------------------------------------------------------------------------------------- */
+/* ---- the tasks concerned --------------------------------------------------------------------------------------------
+ */
 
 static enum mu_health_use record_use(const struct mu_health *health, const struct mu_agent_task *task,
                                      const struct mu_health_record *record)
@@ -133,7 +135,7 @@ static void fail_tasks(struct mu_health *health, const struct mu_health_record *
 }
 
 /* Once a GPU and number. */
-static int is_said(struct mu_health_gpu *gpu, const struct mu_health_record *record)
+static bool is_said(struct mu_health_gpu *gpu, const struct mu_health_record *record)
 {
     uint64_t number = record->type == NVML_EVENT_XID ? record->data : 0, bit;
     int said;
@@ -201,7 +203,7 @@ static void take_record(struct mu_health *health, struct mu_health_record *recor
 
 /* ---- the pipe ---------------------------------------------------------------------------------------------------- */
 
-static int is_sound(struct mu_health_record *record)
+static bool is_sound(struct mu_health_record *record)
 {
     record->pci[sizeof record->pci - 1] = record->uuid[sizeof record->uuid - 1] = 0;
     record->name[sizeof record->name - 1] = record->text[sizeof record->text - 1] = 0;
@@ -259,7 +261,7 @@ static void on_process_closed(uv_handle_t *handle)
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
 /* Two looks at /dev where there is nothing. MUSTER_NVML is somebody's word that there is. */
-static int is_worth_it(void)
+static bool is_worth_it(void)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
 

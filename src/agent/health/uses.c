@@ -9,6 +9,7 @@
 #include "agent/health/health.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ static const char *value_of(const char *environment, size_t size, const char *na
 }
 
 /* Whether CUDA's numbers are those of the GPUs that are not refused, in our order. */
-static int numbers_are_ours(const struct mu_health_gpus *gpus, const char *order)
+static bool numbers_are_ours(const struct mu_health_gpus *gpus, const char *order)
 {
     const char *name = NULL;
 

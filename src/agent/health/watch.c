@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static int make_set(struct watch *watch)
     return any ? NVML_OK : NVML_NOT_SUPPORTED;
 }
 
-static int is_lost(const struct watch *watch, nvml_device handle)
+static bool is_lost(const struct watch *watch, nvml_device handle)
 {
     struct nvml_memory memory;
 

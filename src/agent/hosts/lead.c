@@ -4,6 +4,7 @@
  * What it hears is put where a task of its own would have put it (agent->tasks), so failure, root cause and exit status
  * are found as on one node. A host is over when its last task has ended, or it is lost; a lost one ends the job.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -286,7 +287,7 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
         mu_agent_post(agent, MU_ON_END);
 }
 
-int mu_agent_is_awaiting(struct mu_agent *agent)
+bool mu_agent_is_awaiting(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
 

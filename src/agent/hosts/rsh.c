@@ -14,6 +14,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -56,7 +57,7 @@ static int address_towards(const char *host, char *ret_address, size_t size)
     return rc;
 }
 
-static int is_link_local(const struct sockaddr *a)
+static bool is_link_local(const struct sockaddr *a)
 {
     return a->sa_family == AF_INET6 &&
            IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
@@ -164,7 +165,7 @@ void mu_agent_find_ways(struct mu_agent_bridge *b)
 }
 
 /* By which the other hosts find this one, if it is a name or a number, not whatever this host has, nor themselves. */
-static int is_host(const struct mu_agent_hosts *hosts, struct mu_link_name *ret_name)
+static bool is_host(const struct mu_agent_hosts *hosts, struct mu_link_name *ret_name)
 {
     return hosts->nodes > 1 && hosts->address && !mu_link_name_parse(hosts->address, ret_name) && ret_name->host[0] &&
            strcmp(ret_name->host, "0.0.0.0") != 0 && strcmp(ret_name->host, "::") != 0 &&
@@ -321,7 +322,7 @@ static int takes_input(const struct mu_agent *agent, const struct mu_agent_host 
     return host->tasks > 0 && (to == MU_AGENT_STDIN_ALL || (to >= 0 && (uint32_t)to - host->first_task < host->tasks));
 }
 
-int mu_agent_needs_feed(const struct mu_agent *agent)
+bool mu_agent_needs_feed(const struct mu_agent *agent)
 {
     const struct mu_agent_bridge *b = agent->bridge;
     int needs = agent->options->stdin_to == MU_AGENT_STDIN_ALL && agent->local_tasks > 0;

@@ -6,7 +6,7 @@
  */
 #include "agent/private.h"
 
-static int task_lives(const void *arg, uint32_t task_id)
+static bool task_lives(const void *arg, uint32_t task_id)
 {
     const struct mu_agent *agent = arg;
 

@@ -9,6 +9,7 @@
 #include "agent/metrics/metrics.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -218,7 +219,7 @@ const char *mu_metrics_address(const struct mu_metrics *metrics)
     return metrics->address;
 }
 
-int mu_metrics_is_open(const struct mu_metrics *metrics)
+bool mu_metrics_is_open(const struct mu_metrics *metrics)
 {
     return metrics->is_open;
 }

@@ -8,6 +8,7 @@
 #ifndef MU_AGENT_METRICS_METRICS_H
 #define MU_AGENT_METRICS_METRICS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,7 +30,7 @@ int mu_metrics_start(uv_loop_t *loop, const char *addr, struct muster *muster, s
                      char *why, size_t why_size);
 /* Where it listens, for people: "http://127.0.0.1:9464/metrics", "unix:/run/muster.sock". */
 const char *mu_metrics_address(const struct mu_metrics *metrics);
-int mu_metrics_is_open(const struct mu_metrics *metrics); /* other machines may reach it */
+bool mu_metrics_is_open(const struct mu_metrics *metrics); /* other machines may reach it */
 /* What it holds for clients counts there; the account outlives it. */
 void mu_metrics_count(struct mu_metrics *metrics, struct mu_account *account);
 /* Those of the coordination service, too; NULL: no longer. */
@@ -39,7 +40,7 @@ void mu_metrics_tcpstore(struct mu_metrics *metrics, struct mu_tcpstore *store);
 void mu_metrics_restarted(struct mu_metrics *metrics, uint64_t count);
 /* The launcher's knowledge of its tasks' processes, joined or not. */
 struct mu_metrics_launcher {
-    int (*lives)(const void *arg, uint32_t task); /* that task's process does */
+    bool (*lives)(const void *arg, uint32_t task); /* that task's process does */
     const void *arg;
     const uint64_t *failures; /* so many have ended badly, by themselves */
     /* What a service counts, "ADDRESS [WORD] name N name N/WANTED ...", and its name; NULL: there are no more. */

@@ -11,6 +11,7 @@
  * their exception there (error_file.c); where libpmix is served, in its folder.
  */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +100,7 @@ void mu_agent_remove_mpi_folder(struct mu_agent *agent)
     mu_agent_mpi(agent)->folder[0] = 0;
 }
 
-static int is_set(char *const *vars, size_t count, const char *name)
+static bool is_set(char *const *vars, size_t count, const char *name)
 {
     size_t len = strlen(name);
 

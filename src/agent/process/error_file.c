@@ -6,6 +6,7 @@
  * "message" is the exception; then the process ends, which takes a while. So one exception brings others, and the task
  * that is reaped first need not be the one that raised first: of those that have left a file the oldest counts.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -174,7 +175,7 @@ void mu_agent_take_error(struct mu_agent *agent, uint32_t task_id)
     }
 }
 
-static int is_earlier(struct timespec a, struct timespec b)
+static bool is_earlier(struct timespec a, struct timespec b)
 {
     return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
 }

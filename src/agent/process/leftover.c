@@ -6,6 +6,7 @@
  */
 #include "agent/private.h"
 
+#include <stdbool.h>
 #include <unistd.h>
 
 #define PATIENCE_NS  1000000000ull /* what a task left behind may take to end by itself */
@@ -25,7 +26,7 @@ static struct mu_launch_mark leftovers_mark(const struct mu_agent *agent)
                                    .except = mu_launch_guard_pid(agent->launching.guard)};
 }
 
-static int leftovers_are_gone(struct mu_agent *agent)
+static bool leftovers_are_gone(struct mu_agent *agent)
 {
     struct mu_launch_mark mark = leftovers_mark(agent);
 

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -412,7 +413,7 @@ void mu_agent_reap(struct mu_agent *agent)
 
 /* An adopted task may have been reaped by its parent, and its number be somebody else's; one of ours is reaped by us.
  */
-static int has_ended(const struct mu_agent *agent, const struct mu_agent_task *task)
+static bool has_ended(const struct mu_agent *agent, const struct mu_agent_task *task)
 {
     struct pollfd pfd = {.fd = task->pidfd, .events = POLLIN};
 

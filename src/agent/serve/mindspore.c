@@ -6,6 +6,7 @@
  */
 #include "mindspore/mindspore.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,7 @@ const char *mu_agent_mindspore_address(const struct mu_agent *agent)
     return mindspore_state(agent)->server ? mindspore_state(agent)->at : NULL;
 }
 
-int mu_agent_mindspore_is_over(const struct mu_agent *agent)
+bool mu_agent_mindspore_is_over(const struct mu_agent *agent)
 {
     return mindspore_state(agent)->server && mu_mindspore_is_over(mindspore_state(agent)->server);
 }

@@ -42,7 +42,7 @@ static void say_failure(struct mu_agent *agent)
     agent->root_said = 1;
 }
 
-static int serve_is_over(struct mu_agent *agent)
+static bool serve_is_over(struct mu_agent *agent)
 {
     if (!serves_once(agent))
         return 0;

@@ -9,6 +9,7 @@
 
 #include <poll.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <sys/syscall.h>
 
 #include "cli/cli.h"
@@ -48,7 +49,7 @@ void mu_bench_add(struct mu_bench_table *table, uint64_t ticks)
         table->ticks[table->count++] = ticks;
 }
 
-static int is_over(const struct mu_bench_task *task)
+static bool is_over(const struct mu_bench_task *task)
 {
     return bench_now_ns() >= task->end_ns || task->table->count >= MU_BENCH_SAMPLES_MAX;
 }

@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ static int see_devices(struct gpus *gpus)
 }
 
 /* One may be passed into a virtual machine or a container in more ways than by PCI. */
-static int has_nvidia(void)
+static bool has_nvidia(void)
 {
     struct gpus gpus = {.nvidia = 0};
 

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,7 +213,7 @@ static double clock_ns(void)
 }
 
 /* " word " in the line of flags that /proc/cpuinfo begins with. */
-static int has_flag(const char *cpuinfo, const char *word)
+static bool has_flag(const char *cpuinfo, const char *word)
 {
     const char *line = strstr(cpuinfo, "\nflags"), *end = line ? strchr(line + 1, '\n') : NULL;
     size_t len = strlen(word);

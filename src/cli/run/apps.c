@@ -5,6 +5,7 @@
  * it begins another command; its tasks follow in number. Options before the first command hold for all, but -n; those
  * behind a ':' for that command alone.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -168,7 +169,7 @@ static const struct mu_cli_verb app_verb = {
     .name = "run", .operands = "", .options = app_options, .min = 1, .max = -1, .is_command = 1};
 
 /* An option of the whole job behind a ':' is said to be one. */
-static int holds_for_all(const struct mu_cli_call *call, char *const *argv)
+static bool holds_for_all(const struct mu_cli_call *call, char *const *argv)
 {
     const char *word = argv[0], *name = word[0] == '-' && word[1] == '-' ? word + 2 : NULL;
     size_t len = name ? strcspn(name, "=") : 0;

@@ -4,6 +4,7 @@
  */
 #include "cli/cli.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 /* By name, without dashes before it; '_' stands for '-', too. */
@@ -63,7 +64,7 @@ static const struct {
     {"multi-prog", "a lone ':' between the commands"},
 };
 
-static int is_same(const char *word, size_t len, const char *name)
+static bool is_same(const char *word, size_t len, const char *name)
 {
     for (size_t i = 0; i < len; i++)
         if ((word[i] == '_' ? '-' : word[i]) != name[i])

@@ -4,6 +4,7 @@
  * The others read the same command line (cli/run/agent.c), so what is said here goes for every host, and is only
  * refused where it cannot.
  */
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,7 +32,7 @@ static int hosts_refuse(struct mu_cli_call *call)
 }
 
 /* A name or an IPv4 address, or an IPv6 address as it is: nothing with a port, brackets or a blank. */
-static int is_bare_address(const char *text)
+static bool is_bare_address(const char *text)
 {
     const char *colon = strchr(text, ':');
 

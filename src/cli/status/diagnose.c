@@ -252,7 +252,7 @@ static int by_number(const void *a, const void *b)
 
 /* A barrier in use is seen within an instance, too. Where members of a group have not even gone to sleep no time is
  * known. */
-static int is_young(const struct mu_cli_picture *picture, uint64_t since_ns)
+static bool is_young(const struct mu_cli_picture *picture, uint64_t since_ns)
 {
     return since_ns == 0 || picture->now_ns < since_ns + YOUNG_NS;
 }

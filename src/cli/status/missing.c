@@ -4,7 +4,7 @@
 
 #include "cli/status/picture.h"
 
-int mu_cli_is_busy(const struct mu_cli_task *task)
+bool mu_cli_is_busy(const struct mu_cli_task *task)
 {
     return task->cpu_is_recent && task->cpu_percent >= 1;
 }
@@ -52,7 +52,7 @@ const char *mu_cli_barrier_word(const struct mu_barrier_view *barrier)
     return "?";
 }
 
-int mu_cli_barrier_is_open(const struct mu_barrier_view *barrier)
+bool mu_cli_barrier_is_open(const struct mu_barrier_view *barrier)
 {
     return barrier->state == MU_VIEW_WAITING || barrier->state == MU_VIEW_BUILDING;
 }

@@ -14,6 +14,7 @@
 #include "cli/status/picture.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -172,7 +173,7 @@ static enum muster_status picture_take_tasks(struct muster *muster, const struct
 }
 
 /* A pid alone may be another's by now. Of one in another pid namespace nothing is known. */
-static int is_creator_gone(struct muster *muster, const struct mu_cli_picture *picture)
+static bool is_creator_gone(struct muster *muster, const struct mu_cli_picture *picture)
 {
     uint64_t start = muster_segment_of(muster)->header->creator_start;
     struct mu_activity creator;

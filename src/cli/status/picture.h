@@ -8,6 +8,7 @@
 #ifndef MU_CLI_STATUS_PICTURE_H
 #define MU_CLI_STATUS_PICTURE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "barrier/view.h"
@@ -108,7 +109,7 @@ void mu_cli_picture_free(struct mu_cli_picture *picture);
 #define MU_CLI_IDLE_NS 1000000000u /* a process that has not run for so long sleeps; a shorter pause says nothing */
 
 /* Some thread of it uses a processor now, whatever its first one does. */
-int mu_cli_is_busy(const struct mu_cli_task *task);
+bool mu_cli_is_busy(const struct mu_cli_task *task);
 
 /* diagnose.c: fill in the findings. -1: no memory. */
 int mu_cli_diagnose(struct mu_cli_picture *picture);
@@ -138,7 +139,7 @@ const char *mu_cli_process_word(const struct mu_cli_task *task);
 const char *mu_cli_beat_age(const struct mu_cli_picture *picture, const struct mu_cli_task *task, char buffer[32]);
 const char *mu_cli_barrier_word(const struct mu_barrier_view *barrier);
 /* Some have come and wait for the others. */
-int mu_cli_barrier_is_open(const struct mu_barrier_view *barrier);
+bool mu_cli_barrier_is_open(const struct mu_barrier_view *barrier);
 
 /* report.c, report_json.c. Colours only on stdout, and on a stream (NULL: none) that the text will go to. */
 void mu_cli_report_colours(FILE *out);

@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <sys/stat.h>
+#include <stdbool.h>
 #include <time.h>
 
 #include "segment/file.h"
@@ -33,12 +34,12 @@ int mu_cli_watch_pause(const sigset_t *mask, uint64_t deadline_ns, int fd)
     return ppoll(&in, fd >= 0, &timeout, mask) > 0;
 }
 
-int mu_cli_watch_is_whole(struct muster *muster)
+bool mu_cli_watch_is_whole(struct muster *muster)
 {
     return mu_segment_is_whole(muster_segment_of(muster));
 }
 
-int mu_cli_watch_is_over(struct muster *muster)
+bool mu_cli_watch_is_over(struct muster *muster)
 {
     struct muster_segment *segment = muster_segment_of(muster);
     struct stat file, name;

@@ -3,6 +3,7 @@
 #define MU_CLI_STATUS_WATCH_H
 
 #include <signal.h>
+#include <stdbool.h>
 
 #include "cli/cli.h"
 
@@ -17,9 +18,9 @@ void mu_cli_watch_begin(sigset_t *ret_mask);
 int mu_cli_watch_pause(const sigset_t *mask, uint64_t deadline_ns, int fd);
 
 /* The job has ended: its segment is closed, has lost its name, or is not whole. */
-int mu_cli_watch_is_over(struct muster *muster);
+bool mu_cli_watch_is_over(struct muster *muster);
 /* The file has not been cut: it may be read. */
-int mu_cli_watch_is_whole(struct muster *muster);
+bool mu_cli_watch_is_whole(struct muster *muster);
 
 /* The option's interval; 2 with a complaint when it is none. */
 int mu_cli_watch_interval(const struct mu_cli_call *call, enum mu_cli_option_id id, uint64_t *ret_ns);

@@ -4,6 +4,7 @@
  * The selection is a task, not a line: it stays with its task when lines move, and goes to the nearest one when its
  * task is filtered away. Equals stay in the order of their numbers, so that nothing moves that has no reason to.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,7 @@ static int text_contains(const char *text, const char *part)
     return len == 0;
 }
 
-static int task_is_shown(const struct mu_top *top, const struct mu_cli_task *task)
+static bool task_is_shown(const struct mu_top *top, const struct mu_cli_task *task)
 {
     enum mu_cli_kind kind = mu_cli_kind_of(&top->picture, task);
     char row[512];

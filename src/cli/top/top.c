@@ -10,6 +10,7 @@
 #include <locale.h>
 #include <ncurses.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -267,7 +268,7 @@ static int top_take_options(struct mu_cli_call *call, struct mu_top *top)
 }
 
 /* One that cannot (TERM=dumb) would show each change of each line on a line of its own. */
-static int can_place(void)
+static bool can_place(void)
 {
     const char *cup = tigetstr("cup");
 

@@ -6,6 +6,7 @@
  * and wires can leave them. A section is a row, or several where it would be too wide. Sizes are found from the inside,
  * then places from the outside; boxes of a row are equally high.
  */
+#include <stdbool.h>
 #include <string.h>
 
 #include "cli/topo/svg.h"
@@ -24,7 +25,7 @@ enum {
 enum section { CORES, CACHES, BLOCKS, PCI, NUM_SECTIONS, NONE = -1 };
 
 /* One of those that are shown as squares: nothing is in it. */
-static int is_square(const struct mu_box *box)
+static bool is_square(const struct mu_box *box)
 {
     return box->kind == MU_BOX_CORE && box->first < 0;
 }
@@ -39,7 +40,7 @@ static int num_cores(const struct mu_svg_sheet *sheet, int32_t around)
 }
 
 /* Its cores are shown one by one. */
-static int has_squares(const struct mu_svg_sheet *sheet, int32_t box)
+static bool has_squares(const struct mu_svg_sheet *sheet, int32_t box)
 {
     int count = num_cores(sheet, box);
 

@@ -8,6 +8,7 @@
  */
 #include <ctype.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -101,7 +102,7 @@ static const char *value_of(const char *environment, size_t size, const char *na
     return NULL;
 }
 
-static int is_of(const struct muster_device *device, int is_amd)
+static bool is_of(const struct muster_device *device, int is_amd)
 {
     return device->kind != MUSTER_DEVICE_CPU && (device->pci_vendor == 0x1002) == is_amd;
 }
@@ -256,8 +257,8 @@ void mu_cli_topo_ranks_free(struct mu_cli_topo *topo)
     free(topo->ranks);
 }
 
-static int is_at(const struct mu_cli_topo *topo, const struct mu_cli_rank *rank, int32_t box, int32_t device,
-                 int with_cores)
+static bool is_at(const struct mu_cli_topo *topo, const struct mu_cli_rank *rank, int32_t box, int32_t device,
+                  int with_cores)
 {
     for (size_t i = 0; device >= 0 && i < rank->num_devices; i++)
         if (rank->devices[i] == device)

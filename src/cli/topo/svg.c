@@ -3,6 +3,7 @@
  *
  * Each box has a tooltip with all that is known of it, for what is written in it is cut to its width.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -171,7 +172,7 @@ static void draw_switch(const struct mu_svg_sheet *sheet, int32_t at)
     draw_line(sheet, place, place->y + MU_SVG_HEAD, "dim", "NVSwitch");
 }
 
-static int is_used(const struct mu_svg_sheet *sheet, const struct mu_box *core)
+static bool is_used(const struct mu_svg_sheet *sheet, const struct mu_box *core)
 {
     size_t size = CPU_ALLOC_SIZE(MU_CPUS_MAX / 64);
     int used = 0;

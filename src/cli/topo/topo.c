@@ -8,6 +8,7 @@
 #include "cli/topo/topo.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -17,7 +18,7 @@
 /* ---- which machine ----------------------------------------------------------------------------------------------- */
 
 /* hwloc's words begin with a kind of object and a number of them; a file is there, or looks as if it were. */
-static int is_words(const char *input)
+static bool is_words(const char *input)
 {
     struct stat status;
 

@@ -5,6 +5,7 @@
  * one line: 24 L3 caches of a large machine say no more than one of them and their number. A memory node is always
  * there by its number, so what holds one is not folded, and a line of several nodes lists their numbers.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,7 +160,7 @@ static void tree_put_box(const struct mu_cli_topo *topo, int32_t at, size_t alik
 
 /* ---- the tree --------------------------------------------------------------------------------------------------- */
 
-static int has_rank(const struct mu_cli_topo *topo, int32_t box)
+static bool has_rank(const struct mu_cli_topo *topo, int32_t box)
 {
     for (size_t i = 0; i < topo->num_ranks; i++)
         if (topo->ranks[i].box == box)
@@ -168,7 +169,7 @@ static int has_rank(const struct mu_cli_topo *topo, int32_t box)
 }
 
 /* Whether a line for both says all: below either there are at most cores, and caches that are alike too. */
-static int box_is_alike(const struct mu_cli_topo *topo, int32_t one, int32_t other)
+static bool box_is_alike(const struct mu_cli_topo *topo, int32_t one, int32_t other)
 {
     const struct mu_box *a = &topo->boxes[one], *b = &topo->boxes[other];
 
@@ -188,7 +189,7 @@ static int box_is_alike(const struct mu_cli_topo *topo, int32_t one, int32_t oth
 }
 
 /* Cores are told of by what holds them, unless something is in one, or a task has it for itself. */
-static int is_told(const struct mu_cli_topo *topo, int32_t at)
+static bool is_told(const struct mu_cli_topo *topo, int32_t at)
 {
     return topo->boxes[at].kind == MU_BOX_CORE && topo->boxes[at].first < 0 && !has_rank(topo, at);
 }

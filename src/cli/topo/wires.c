@@ -4,6 +4,7 @@
  * GPUs that all reach each other the same way, through NVSwitches or because every two have a wire, share one bar with
  * a line down from each: a fabric of 16 GPUs has 120 pairs, which no eye follows. Other pairs are arcs.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +32,7 @@ struct mu_svg_wires {
     int32_t *bar_of; /* of devices; -1: none */
 };
 
-static int is_wire(struct muster_link link)
+static bool is_wire(struct muster_link link)
 {
     return link.level == MUSTER_LINK_NVLINK || link.level == MUSTER_LINK_XGMI;
 }
@@ -41,7 +42,7 @@ static struct muster_link link_of(const struct mu_cli_topo *topo, size_t a, size
     return muster_topology_link(topo->topology, a, b);
 }
 
-static int is_gpu(const struct mu_cli_topo *topo, size_t device)
+static bool is_gpu(const struct mu_cli_topo *topo, size_t device)
 {
     return muster_topology_device(topo->topology, device)->kind == MUSTER_DEVICE_GPU;
 }
@@ -75,14 +76,14 @@ static void name_bar(const struct mu_cli_topo *topo, const struct mu_svg_wires *
     bar->bandwidth_mbs = least.bandwidth_mbs == most.bandwidth_mbs ? least.bandwidth_mbs : 0;
 }
 
-static int is_free(const struct mu_cli_topo *topo, const struct mu_svg_wires *wires, size_t device)
+static bool is_free(const struct mu_cli_topo *topo, const struct mu_svg_wires *wires, size_t device)
 {
     return wires->bar_of[device] < 0 && is_gpu(topo, device);
 }
 
 /* Whether the GPUs that `first` has a wire to, and no others, all have the same to each other. At least four. */
-static int is_mesh(const struct mu_cli_topo *topo, const struct mu_svg_wires *wires, size_t first,
-                   struct muster_link *of)
+static bool is_mesh(const struct mu_cli_topo *topo, const struct mu_svg_wires *wires, size_t first,
+                    struct muster_link *of)
 {
     int count = 1;
 
@@ -140,7 +141,7 @@ static void find_bars(const struct mu_cli_topo *topo, struct mu_svg_wires *wires
 
 /* ---- arcs -------------------------------------------------------------------------------------------------------- */
 
-static int is_arc(const struct mu_cli_topo *topo, const struct mu_svg_wires *wires, size_t a, size_t b)
+static bool is_arc(const struct mu_cli_topo *topo, const struct mu_svg_wires *wires, size_t a, size_t b)
 {
     return a < b && is_gpu(topo, a) && is_gpu(topo, b) && is_wire(link_of(topo, a, b)) &&
            (wires->bar_of[a] < 0 || wires->bar_of[a] != wires->bar_of[b]);
@@ -225,7 +226,7 @@ static const struct mu_svg_place *place_of(const struct mu_svg_sheet *sheet, siz
 }
 
 /* Nothing but the boxes around it is below the device: a line can leave it. */
-static int is_open(const struct mu_svg_sheet *sheet, const struct mu_svg_place *place)
+static bool is_open(const struct mu_svg_sheet *sheet, const struct mu_svg_place *place)
 {
     int x = place->x + place->width / 2, bottom = place->y + place->height;
 

@@ -8,6 +8,7 @@
  * them is blamed.
  */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,7 +66,7 @@ struct total {
     uint64_t barriers, last, behind_ns, waited_ns;
 };
 
-static int barrier_is_shown(const struct mu_cli_barrier *m)
+static bool barrier_is_shown(const struct mu_cli_barrier *m)
 {
     return m->count > 1 || m->remote_ns;
 }

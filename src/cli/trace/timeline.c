@@ -9,6 +9,7 @@
  * A host's trace has its own tasks alone. That others came later still shows: all of this host's have come, and nobody
  * leaves, for longer than it takes to be told of the verdict.
  */
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -17,12 +18,12 @@
 
 #define SLACK_NS 1000000u /* beyond two round trips: for agents and tasks to be woken */
 
-static int is_entry(const struct mu_traced *e)
+static bool is_entry(const struct mu_traced *e)
 {
     return e->kind == MU_TRACE_NAMED_ENTER || e->kind == MU_TRACE_GROUP_ENTER || e->kind == MU_TRACE_KEY_ENTER;
 }
 
-static int is_exit(const struct mu_traced *e)
+static bool is_exit(const struct mu_traced *e)
 {
     return e->kind == MU_TRACE_NAMED_LEAVE || e->kind == MU_TRACE_GROUP_LEAVE || e->kind == MU_TRACE_KEY_LEAVE;
 }

@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,12 +70,12 @@ int mu_cli_unknown_letter(const struct mu_cli_call *call, const char *word)
 
 /* ---- options and operands ---------------------------------------------------------------------------------------- */
 
-int mu_cli_is_option(const char *word)
+bool mu_cli_is_option(const char *word)
 {
     return word[0] == '-' && word[1] != 0 && !isdigit((unsigned char)word[1]);
 }
 
-int mu_cli_is_optional(const struct mu_cli_option *option)
+bool mu_cli_is_optional(const struct mu_cli_option *option)
 {
     return option->argument && option->argument[0] == '[';
 }

@@ -8,6 +8,7 @@
  */
 #include "cli/cli.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #define OPTIONS_MAX 96
@@ -44,7 +45,7 @@ static const char *value_kind(const struct mu_cli_option *option)
     return option->argument[0] == '[' ? "=" : strcmp(option->argument, "LIST") == 0 ? "list" : "next";
 }
 
-static int option_is_alike(const struct mu_cli_option *one, const struct mu_cli_option *other)
+static bool option_is_alike(const struct mu_cli_option *one, const struct mu_cli_option *other)
 {
     return one->argument && other->argument && one->words == other->words &&
            strcmp(value_kind(one), value_kind(other)) == 0;

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -14,14 +15,14 @@ size_t mu_cli_utf8_length(const void *data, size_t len)
     return mu_utf8_length(data, len);
 }
 
-int mu_cli_is_c1(const void *text, size_t len)
+bool mu_cli_is_c1(const void *text, size_t len)
 {
     const unsigned char *at = text;
 
     return len >= 2 && at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
 }
 
-int mu_cli_is_utf8(const void *data, size_t len)
+bool mu_cli_is_utf8(const void *data, size_t len)
 {
     return mu_is_utf8(data, len);
 }

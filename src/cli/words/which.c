@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +26,7 @@ static size_t before_host(const char *job)
 }
 
 /* A follower's segment, by more than its name. */
-static int is_follower(const char *job)
+static bool is_follower(const char *job)
 {
     struct muster_segment *segment;
     int found;
@@ -109,7 +110,7 @@ struct jobs {
 };
 
 /* Whether a job with a dead launcher, which nobody has joined, has tasks that survived it. */
-static int has_tasks(const struct muster_segment *segment, uint32_t launcher)
+static bool has_tasks(const struct muster_segment *segment, uint32_t launcher)
 {
     pid_t *pids = calloc(segment->local_tasks, sizeof *pids);
     int found = 0;

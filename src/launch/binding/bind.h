@@ -10,6 +10,7 @@
 #define MU_LAUNCH_BINDING_BIND_H
 
 #include <sched.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -66,7 +67,7 @@ const char *mu_launch_bind_to_word(size_t number);
 const char *mu_launch_map_by_word(size_t number);
 const char *mu_launch_count_word(size_t number); /* behind -n */
 /* Whether -n TEXT asks for a count ("auto", "gpu", "core", ...): then it is one for mu_launch_count(). */
-int mu_launch_is_count(const char *text);
+bool mu_launch_is_count(const char *text);
 /* "core" */
 const char *mu_launch_part_name(enum mu_launch_part part);
 /* MU_NUM_PARTS: it is none. */

@@ -9,12 +9,13 @@
 #include "launch/binding/bind_private.h"
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- asking the kernel ------------------------------------------------------------------------------------------- */
 
-static int is_place(const char *list, const struct mu_launch_place *place)
+static bool is_place(const char *list, const struct mu_launch_place *place)
 {
     cpu_set_t *set = mu_cpus_new(place->cpus_size);
     int same;

@@ -9,6 +9,7 @@
 #include "launch/binding/bind.h"
 
 #include <ctype.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -168,7 +169,7 @@ enum mu_launch_part mu_launch_part_find(const char *word)
     return part;
 }
 
-int mu_launch_is_count(const char *text)
+bool mu_launch_is_count(const char *text)
 {
     for (size_t i = 0; mu_launch_count_word(i); i++)
         if (strcmp(mu_launch_count_word(i), text) == 0)

@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static uint32_t read_hex(const char *folder, const char *device, const char *nam
     return value;
 }
 
-static int is_gpu(const char *folder, const char *device)
+static bool is_gpu(const char *folder, const char *device)
 {
     uint32_t class = read_hex(folder, device, "class") >> 8;
     enum mu_pci_kind kind;
@@ -80,20 +81,20 @@ static uint32_t vendor_of(const struct muster_topology *topology, const struct m
                                                   : device->pci_vendor;
 }
 
-static int is_whole(const struct muster_topology *topology, size_t place, uint32_t vendor)
+static bool is_whole(const struct muster_topology *topology, size_t place, uint32_t vendor)
 {
     const struct muster_device *device = muster_topology_device(topology, place);
 
     return device->kind == MUSTER_DEVICE_GPU && vendor_of(topology, device) == vendor;
 }
 
-static int is_driven(const struct muster_device *device)
+static bool is_driven(const struct muster_device *device)
 {
     return (device->sources & (MUSTER_SOURCE_NVML | MUSTER_SOURCE_NVIDIA_PROC | MUSTER_SOURCE_KFD)) != 0;
 }
 
 /* ROCm numbers GPUs as the kernel's driver does, which is how render nodes are numbered. */
-static int has_minors(const struct mu_launch_seen *seen)
+static bool has_minors(const struct mu_launch_seen *seen)
 {
     for (size_t i = 0; i < seen->count; i++)
         if (muster_topology_device(seen->topology, seen->list[i])->minor < 0)
@@ -107,7 +108,7 @@ static int compare_minors(const void *a, const void *b, void *topology)
            muster_topology_device(topology, *(const size_t *)b)->minor;
 }
 
-static int is_lost(const struct muster_topology *topology, const struct mu_launch_seen *seen, size_t at)
+static bool is_lost(const struct muster_topology *topology, const struct mu_launch_seen *seen, size_t at)
 {
     return muster_topology_device(topology, seen->list[at])->health < 0;
 }
@@ -157,7 +158,7 @@ static const char *environment_value(char *const *env, const char *name)
     return NULL;
 }
 
-static int are_alike(const struct mu_launch_seen *seen)
+static bool are_alike(const struct mu_launch_seen *seen)
 {
     for (size_t i = 1; i < seen->count; i++) {
         const struct muster_device *one = muster_topology_device(seen->topology, seen->list[0]);
@@ -170,7 +171,7 @@ static int are_alike(const struct mu_launch_seen *seen)
 }
 
 /* CUDA's numbers begin with the fastest, unless it is told otherwise. */
-static int is_order_known(const struct mu_launch_seen *all, char *const *env)
+static bool is_order_known(const struct mu_launch_seen *all, char *const *env)
 {
     const char *order = environment_value(env, "CUDA_DEVICE_ORDER");
 
@@ -245,7 +246,7 @@ static int gpus_hide(struct mu_launch_gpus *gpus, char *const *env, struct mu_la
 /* ---- the result -------------------------------------------------------------------------------------------------- */
 
 /* Two that share a name have none: parts of an AMD GPU have the whole's. */
-static int has_name(const struct mu_launch_gpus *gpus, size_t gpu)
+static bool has_name(const struct mu_launch_gpus *gpus, size_t gpu)
 {
     const char *uuid = gpus->list[gpu].device->uuid;
 

@@ -7,6 +7,7 @@
  */
 #include "launch/binding/gpu.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #define ROUNDS_MAX 64
@@ -62,7 +63,7 @@ static size_t nearest_gpu(const struct dealer *d, size_t group, size_t count)
 }
 
 /* What two places of different groups would gain by exchanging their GPUs; 0: nothing. */
-static int is_better_exchanged(const struct dealer *d, size_t a, size_t b)
+static bool is_better_exchanged(const struct dealer *d, size_t a, size_t b)
 {
     size_t group_a = a / d->each, group_b = b / d->each, gpu_a = d->order[a], gpu_b = d->order[b];
     uint64_t now = distance_to_group(d, gpu_a, group_a, d->each) + distance_to_group(d, gpu_b, group_b, d->each);

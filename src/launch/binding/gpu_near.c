@@ -11,6 +11,7 @@
 #include "launch/binding/bind_private.h"
 #include "launch/binding/gpu.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ struct core {
     size_t first, count; /* threads[first ..] of the machine */
     size_t class;        /* the first core that the same tasks would like */
     uint32_t suitors, users;
-    uint32_t owner; /* to whom it was dealt */
+    uint32_t owner; /* the task that it was dealt to */
     char tried;
 };
 
@@ -59,7 +60,7 @@ static void find_cores(struct split *s)
     }
 }
 
-static int are_liked_alike(const struct split *s, size_t a, size_t b)
+static bool are_liked_alike(const struct split *s, size_t a, size_t b)
 {
     for (uint32_t wish = 0; wish < s->num_wishes; wish++)
         if (wish_likes(s, wish, a) != wish_likes(s, wish, b))

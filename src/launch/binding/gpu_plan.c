@@ -10,6 +10,7 @@
 #include "launch/binding/gpu.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,7 +161,7 @@ static int make_wishes(struct gpu_planner *p, char *why, size_t size)
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /* Not memory of GPUs, nor other special kinds: common memory is what a task is to be given. */
-static int is_common(const struct muster_numa *numa)
+static bool is_common(const struct muster_numa *numa)
 {
     return numa->number >= 0 && numa->number < NODES && *numa->cpus &&
            (!*numa->kind || strcmp(numa->kind, "DRAM") == 0);
@@ -185,7 +186,7 @@ static int find_nodes(struct gpu_planner *p, char *why, size_t size)
     return p->nodes && may ? 0 : plan_out_of_memory(why, size);
 }
 
-static int is_usable(const struct gpu_planner *p, int32_t number)
+static bool is_usable(const struct gpu_planner *p, int32_t number)
 {
     return number >= 0 && number < NODES && CPU_ISSET_S((size_t)number, NODES_SIZE, p->nodes);
 }
@@ -409,7 +410,7 @@ static const char *our_value(const struct mu_launch_place *place, const char *en
     return NULL;
 }
 
-static int is_dropped(const struct mu_launch_maker *maker, const char *entry)
+static bool is_dropped(const struct mu_launch_maker *maker, const char *entry)
 {
     size_t len = strcspn(entry, "=");
 

@@ -11,6 +11,7 @@
 #include "launch/binding/gpu.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -21,7 +22,7 @@
 /* ---- asking the kernel ------------------------------------------------------------------------------------------- */
 
 /* Whether it is there, and no zombie. */
-static int has_program(pid_t pid)
+static bool has_program(pid_t pid)
 {
     char path[48], exe[1];
 
@@ -43,7 +44,7 @@ static unsigned long place_of_environment(const char *who)
 }
 
 /* A new process is in ours until its exec is done, and has our environment in /proc. */
-static int is_in_our_memory(pid_t pid)
+static bool is_in_our_memory(pid_t pid)
 {
     unsigned long ours = place_of_environment("self");
     char who[16];
@@ -125,7 +126,7 @@ static int policy_of(pid_t pid, char *policy, size_t size)
     return code;
 }
 
-static int is_preferred(const char *policy, const char *list)
+static bool is_preferred(const char *policy, const char *list)
 {
     char many[256], one[64];
 

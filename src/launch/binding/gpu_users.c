@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -59,7 +60,7 @@ static const char *other_value(const struct other *other, const char *name)
 }
 
 /* Whether the list holds the word. */
-static int list_has(const char *list, const char *word)
+static bool list_has(const char *list, const char *word)
 {
     size_t len = strlen(word);
 

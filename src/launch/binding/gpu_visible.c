@@ -8,6 +8,7 @@
  */
 #include "launch/binding/gpu.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -67,7 +68,7 @@ static size_t by_uuid(const struct mu_launch_seen *seen, const char *entry, size
     return found;
 }
 
-static int is_seen(const struct mu_launch_seen *seen, int32_t place)
+static bool is_seen(const struct mu_launch_seen *seen, int32_t place)
 {
     for (size_t i = 0; i < seen->count; i++)
         if (seen->list[i] == (size_t)place)
@@ -76,8 +77,8 @@ static int is_seen(const struct mu_launch_seen *seen, int32_t place)
 }
 
 /* "MIG-GPU-<uuid>/<gpu instance>/<compute instance>", as drivers before R470 wrote it. */
-static int is_old_name(const struct mu_launch_seen *seen, const struct muster_device *part, const char *entry,
-                       size_t len)
+static bool is_old_name(const struct mu_launch_seen *seen, const struct muster_device *part, const char *entry,
+                        size_t len)
 {
     const struct muster_device *gpu = device_at(seen, (size_t)part->parent);
     size_t uuid = strlen(gpu->uuid);
@@ -133,7 +134,7 @@ static size_t find_entry(const struct mu_launch_seen *seen, const char *entry, s
     return found == NONE ? NONE : mu_launch_first_part(seen->topology, found);
 }
 
-static int place_is_among(const size_t *list, size_t count, size_t place)
+static bool place_is_among(const size_t *list, size_t count, size_t place)
 {
     for (size_t i = 0; i < count; i++)
         if (list[i] == place)

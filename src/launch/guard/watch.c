@@ -15,6 +15,7 @@
 #include <ftw.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -125,7 +126,7 @@ static uint32_t tasks_outlive(const struct mu_guard_table *table, int wait)
 /* ---- an adopter of the job ---- */
 
 /* Somebody else has it; asking does not take it, so nobody is refused because of us. */
-static int is_held(int fd)
+static bool is_held(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
 

@@ -153,19 +153,19 @@ static const struct variable *variable_find(const char *name, size_t len)
     return NULL;
 }
 
-int mu_launch_env_is_ours(const char *name, size_t len)
+bool mu_launch_env_is_ours(const char *name, size_t len)
 {
     const struct variable *v = variable_find(name, len);
 
     return v && v->unless_set == ALWAYS;
 }
 
-static int is_stores(const struct variable *v)
+static bool is_stores(const struct variable *v)
 {
     return v->what == ADDRESS || v->what == PORT || v->what == AGENT_STORE;
 }
 
-int mu_launch_env_is_stores(const char *name, size_t len)
+bool mu_launch_env_is_stores(const char *name, size_t len)
 {
     const struct variable *v = variable_find(name, len);
 
@@ -280,7 +280,7 @@ static char *variable_entry(const struct variable *v, const struct mu_launch_job
 }
 
 /* What of the launcher's, or of a command's, variables the tasks do not get: we set it, or have obeyed it. */
-static int is_replaced(const struct mu_launch_job *job, const char *entry)
+static bool is_replaced(const struct mu_launch_job *job, const char *entry)
 {
     size_t len = name_len(entry);
 
@@ -293,7 +293,7 @@ static int is_replaced(const struct mu_launch_job *job, const char *entry)
 }
 
 /* What another launcher has said to its MPI programs, of which this one, and its tasks, would be taken for. */
-static int is_of_mpi(const struct variable *v, const char *entry)
+static bool is_of_mpi(const struct variable *v, const char *entry)
 {
     return v ? v->what == MPI_OF_TASK
              : (strncmp(entry, "PMIX_", 5) == 0 && strncmp(entry, "PMIX_MCA_", 9) != 0) ||
@@ -301,26 +301,26 @@ static int is_of_mpi(const struct variable *v, const char *entry)
                    strncmp(entry, "HYDI_CONTROL_FD=", 16) == 0;
 }
 
-static int is_coordinator(const struct variable *v)
+static bool is_coordinator(const struct variable *v)
 {
     return v->what == ENDPOINT || v->what == BINDING;
 }
 
 /* The job serves it: what the launcher's own variable says is of another. */
-static int is_served(const struct variable *v, const struct mu_launch_job *job)
+static bool is_served(const struct variable *v, const struct mu_launch_job *job)
 {
     return (job->grpc && is_coordinator(v)) || (job->tcpstore && is_stores(v));
 }
 
 /* What another launcher has set for its processes, of which this one may be: of torchrun's, where those meet. */
-static int is_anothers(const struct variable *v, char *const *base)
+static bool is_anothers(const struct variable *v, char *const *base)
 {
     return v->unless_set == ALWAYS || (v->unless_set == UNLESS_SET && set_in(base, "MUSTER_RUN_ID", 13)) ||
            (is_stores(v) && set_in(base, "TORCHELASTIC_RUN_ID", 19));
 }
 
 /* Of the variables that are the same for all; `env` holds what the tasks inherit. */
-static int is_due(const struct mu_launch_env *env, const struct mu_launch_job *job, const struct variable *v)
+static bool is_due(const struct mu_launch_env *env, const struct mu_launch_job *job, const struct variable *v)
 {
     if (v->unless_set && set_in(env->vars, v->name, strlen(v->name)))
         return 0;

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ int mu_launch_files_check(const char *template, uint32_t num_tasks, uint32_t res
     return 0;
 }
 
-int mu_launch_files_are_apart(const char *template)
+bool mu_launch_files_are_apart(const char *template)
 {
     return strstr(template, "{stream}") != NULL;
 }

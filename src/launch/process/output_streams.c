@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,7 +153,7 @@ static void lose_file(struct mu_launch_output *output, struct mu_output_stream *
 }
 
 /* It comes from a task and goes to a file alone. */
-static int is_hidden(const struct mu_launch_output *output, const struct mu_output_stream *stream)
+static bool is_hidden(const struct mu_launch_output *output, const struct mu_output_stream *stream)
 {
     return output->options.hidden && !stream->is_passed;
 }

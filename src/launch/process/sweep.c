@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,7 @@ int mu_launch_bears_mark(pid_t pid, const char *run_id)
     return found;
 }
 
-static int is_preexisting(pid_t pid)
+static bool is_preexisting(pid_t pid)
 {
     for (int i = 0; i < num_preexisting; i++)
         if (preexisting[i] == pid)
@@ -113,7 +114,7 @@ static int process_bears(const struct mu_launch_mark *mark, pid_t pid, const str
 }
 
 /* By its name; a guard that execs what its work is done by has another name for a moment, but its table is there. */
-static int is_spared(const struct mu_launch_mark *mark, pid_t pid, const struct facts *facts)
+static bool is_spared(const struct mu_launch_mark *mark, pid_t pid, const struct facts *facts)
 {
     char path[64], target[64], table[64];
     ssize_t len;
@@ -250,7 +251,7 @@ pid_t mu_launch_parent(pid_t pid)
     return read_facts(pid, &facts) == 0 ? facts.parent : 0;
 }
 
-int mu_launch_is_stopped(pid_t pid)
+bool mu_launch_is_stopped(pid_t pid)
 {
     struct facts facts;
 
@@ -283,7 +284,7 @@ void mu_launch_forget_preexisting(pid_t pid)
             preexisting[i] = 0;
 }
 
-int mu_launch_has_children(pid_t except)
+bool mu_launch_has_children(pid_t except)
 {
     struct mu_launch_mark mark = {.run_id = "-", .parent = getpid(), .except = except, .session = -1};
     char text[(PREEXISTING_MAX + 2) * PID_TEXT + 1], *at = text, *end; /* these, and two more: one of them is enough */
