@@ -99,7 +99,7 @@ struct mu_link_peer {
     /* Leader, link/tree.c */
     struct mu_join *join;
     bool is_parked, is_staying, is_loopback;
-    uint32_t parked_host, moving_to; /* the relay's connection; 0: it was not told to move */
+    uint32_t pending_host, moving_to; /* the relay's connection; 0: it was not told to move */
     uint64_t parked;
     /* Follower, link/move.c: it leads, or is to lead, to the leader by a relay */
     bool is_moving, is_relayed;

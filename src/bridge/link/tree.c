@@ -164,7 +164,7 @@ bool mu_tree_keeps(struct mu_link_peer *p, uint32_t host)
         return false;
     p->is_kept = false;
     p->is_parked = true;
-    p->parked_host = host;
+    p->pending_host = host;
     p->parked = link->now;
     if (relay)
         send_there(p, relay);
@@ -190,7 +190,7 @@ void mu_tree_stays(struct mu_link_peer *p, const struct mu_message *message)
     why[n] = 0;
     mu_peer_words(p, words, sizeof words);
     mu_link_say(p->link, "%s comes directly, not by a relay: %s", words, why);
-    p->link->hosts[p->parked_host].stays++;
+    p->link->hosts[p->pending_host].stays++;
     p->is_staying = true;
     waiting_release(p);
 }
@@ -211,7 +211,7 @@ void mu_tree_look(struct mu_link *link)
             if (relay)
                 send_there(p, relay);
             else if (p->is_staying || !is_any_awaited(link) ||
-                     (link->tree.count < link->tree.wanted && !link->hosts[p->parked_host].cannot_listen)) {
+                     (link->tree.count < link->tree.wanted && !link->hosts[p->pending_host].cannot_listen)) {
                 waiting_release(p);
                 next = link->peers;
             }

@@ -17,9 +17,9 @@
 #define RECHECK_NS 100000000u  /* as every wait */
 #define SPARES_NS  1000000000u /* how long they are kept for the next piece */
 
-static struct mu_loan *loan_of(struct mu_carry *t, uint32_t host, uint64_t ref)
+static struct mu_loan *loan_of(struct mu_dispatch *t, uint32_t host, uint64_t ref)
 {
-    struct mu_loan *l = t->loans[mu_carry_bucket(ref)];
+    struct mu_loan *l = t->loans[mu_dispatch_bucket(ref)];
 
     while (l && (l->ref != ref || l->host != host))
         l = l->next;
@@ -55,7 +55,7 @@ static void news_tell(struct mu_core *core, uint32_t host, uint64_t ref, const s
     mu_pack_blob(&rest, n->text, n->text_len < MU_OBJECT_TEXT ? n->text_len : MU_OBJECT_TEXT);
     if (n->bytes)
         mu_pack_raw(&rest, n->bytes, n->len);
-    mu_carry_tell(core, MU_SAY_IS, host, ref, &rest, NULL);
+    mu_dispatch_tell(core, MU_SAY_IS, host, ref, &rest, NULL);
     mu_pack_done(&rest);
 }
 
@@ -87,7 +87,7 @@ static void tell_error(struct mu_core *core, const struct mu_loan *l, const stru
 
 /* ---- the list ---- */
 
-static void loan_list(struct mu_carry *t, struct mu_loan *l)
+static void loan_list(struct mu_dispatch *t, struct mu_loan *l)
 {
     l->behind = NULL;
     l->before = t->last_loan;
@@ -95,14 +95,14 @@ static void loan_list(struct mu_carry *t, struct mu_loan *l)
     t->last_loan = l;
 }
 
-static void loan_unlist(struct mu_carry *t, struct mu_loan *l)
+static void loan_unlist(struct mu_dispatch *t, struct mu_loan *l)
 {
     *(l->before ? &l->before->behind : &t->first_loan) = l->behind;
     *(l->behind ? &l->behind->before : &t->last_loan) = l->before;
 }
 
 /* Not on its way any more: what is asked for next says from where. */
-static void loan_rest(struct mu_carry *t, struct mu_loan *l)
+static void loan_rest(struct mu_dispatch *t, struct mu_loan *l)
 {
     t->borrowers[l->host].on_the_way -= l->sent - l->taken;
     l->sent = l->taken = 0;
@@ -120,8 +120,8 @@ static void bundle_discard(struct mu_ctx *ctx, uint64_t bundle)
 
 static void loan_free(struct mu_core *core, struct mu_ctx *ctx, struct mu_loan *l)
 {
-    struct mu_carry *t = mu_carry_of(core);
-    struct mu_loan **at = &t->loans[mu_carry_bucket(l->ref)];
+    struct mu_dispatch *t = mu_dispatch_of(core);
+    struct mu_loan **at = &t->loans[mu_dispatch_bucket(l->ref)];
 
     loan_rest(t, l);
     bundle_discard(ctx, l->bundle);
@@ -137,7 +137,7 @@ static void loan_free(struct mu_core *core, struct mu_ctx *ctx, struct mu_loan *
 static enum muster_status loan_add(struct mu_core *core, struct mu_ctx *ctx, uint32_t host, uint64_t ref,
                                    struct mu_loan **ret_loan)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     struct mu_loan *l = NULL;
     enum muster_status status;
     uint64_t bundle;
@@ -164,8 +164,8 @@ static enum muster_status loan_add(struct mu_core *core, struct mu_ctx *ctx, uin
     l->ref = ref;
     l->host = host;
     l->bundle = bundle;
-    l->next = t->loans[mu_carry_bucket(ref)];
-    t->loans[mu_carry_bucket(ref)] = l;
+    l->next = t->loans[mu_dispatch_bucket(ref)];
+    t->loans[mu_dispatch_bucket(ref)] = l;
     loan_list(t, l);
     t->borrowers[host].loans++;
     t->num_loans++;
@@ -231,7 +231,7 @@ static void loan_look(struct mu_core *core, struct mu_ctx *ctx, struct mu_loan *
 
 void mu_loan_want(struct mu_core *core, uint32_t host, uint64_t ref)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     struct mu_loan *l = loan_of(t, host, ref);
     enum muster_status status;
     struct mu_ctx *ctx;
@@ -256,7 +256,7 @@ void mu_loan_want(struct mu_core *core, uint32_t host, uint64_t ref)
 
 bool mu_loan_go(struct mu_core *core, uint32_t host, uint64_t ref, struct mu_unpack *u)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     struct mu_loan *l = loan_of(t, host, ref);
     uint64_t taken = mu_unpack_u64(u);
     bool anew = mu_unpack_u8(u);
@@ -286,7 +286,7 @@ bool mu_loan_go(struct mu_core *core, uint32_t host, uint64_t ref, struct mu_unp
 
 void mu_loan_end(struct mu_core *core, uint32_t host, uint64_t ref)
 {
-    struct mu_loan *l = loan_of(mu_carry_of(core), host, ref);
+    struct mu_loan *l = loan_of(mu_dispatch_of(core), host, ref);
     struct mu_ctx *ctx;
 
     if (!l || mu_enter(core->m, &ctx)) /* without a slot it goes with the agent */
@@ -300,7 +300,7 @@ void mu_loan_end(struct mu_core *core, uint32_t host, uint64_t ref)
 /* It is said anew, so that a host that does not want it any more says so. */
 void mu_loans_again(struct mu_core *core, uint32_t host)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
 
     for (struct mu_loan *l = t->first_loan; l; l = l->behind)
         if (loan_is_of(l, host)) {
@@ -313,7 +313,7 @@ void mu_loans_again(struct mu_core *core, uint32_t host)
 
 void mu_loans_lost(struct mu_core *core, uint32_t host)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     struct mu_loan *l, *behind;
     struct mu_ctx *ctx;
 
@@ -330,7 +330,7 @@ void mu_loans_lost(struct mu_core *core, uint32_t host)
 /* ---- turns ---- */
 
 /* How much may be on the way to each host: what there is for all, shared by those that take something. */
-static uint64_t share_of(const struct mu_core *core, const struct mu_carry *t)
+static uint64_t share_of(const struct mu_core *core, const struct mu_dispatch *t)
 {
     uint32_t hosts = 0;
     uint64_t share;
@@ -346,9 +346,9 @@ static uint64_t share_of(const struct mu_core *core, const struct mu_carry *t)
 /* Room for a piece, where its bytes wait for the connection. New pages cost more than the copy. */
 static struct mu_blob *piece_room(struct mu_core *core, uint64_t len)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
 
-    for (int i = 0; i < MU_CARRY_SPARES && len == MU_PIECE_BYTES; i++) {
+    for (int i = 0; i < MU_DISPATCH_SPARES && len == MU_PIECE_BYTES; i++) {
         if (!t->spares[i])
             t->spares[i] = mu_blob_new(len);
         if (!t->spares[i] || t->spares[i]->holders > 1)
@@ -359,9 +359,9 @@ static struct mu_blob *piece_room(struct mu_core *core, uint64_t len)
     return mu_blob_new(len);
 }
 
-static void spares_drop(struct mu_carry *t)
+static void spares_drop(struct mu_dispatch *t)
 {
-    for (int i = 0; i < MU_CARRY_SPARES; i++) {
+    for (int i = 0; i < MU_DISPATCH_SPARES; i++) {
         mu_blob_drop(t->spares[i]);
         t->spares[i] = NULL;
     }
@@ -378,17 +378,17 @@ static bool piece_send(struct mu_core *core, struct mu_loan *l, uint64_t len)
         return false;
     memcpy(body.blob->bytes, l->bytes + l->sent, len);
     mu_pack_u64(&rest, l->sent);
-    mu_carry_tell(core, MU_SAY_PIECE, l->host, l->ref, &rest, &body);
+    mu_dispatch_tell(core, MU_SAY_PIECE, l->host, l->ref, &rest, &body);
     mu_blob_drop(body.blob);
     mu_pack_done(&rest);
     l->sent += len;
-    mu_carry_of(core)->borrowers[l->host].on_the_way += len;
+    mu_dispatch_of(core)->borrowers[l->host].on_the_way += len;
     return true;
 }
 
 static void loan_send(struct mu_core *core, struct mu_loan *l, uint64_t share)
 {
-    struct mu_borrower *b = &mu_carry_of(core)->borrowers[l->host];
+    struct mu_borrower *b = &mu_dispatch_of(core)->borrowers[l->host];
     uint64_t most = share < MU_PIECE_BYTES ? share : MU_PIECE_BYTES;
 
     while (l->sent < l->whole) {
@@ -401,7 +401,7 @@ static void loan_send(struct mu_core *core, struct mu_loan *l, uint64_t share)
 
 void mu_loans_look(struct mu_core *core)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     uint64_t share = t->going ? share_of(core, t) : 0;
     struct mu_ctx *ctx = NULL;
 
@@ -423,14 +423,14 @@ void mu_loans_look(struct mu_core *core)
 
 uint64_t mu_loans_next(struct mu_core *core)
 {
-    const struct mu_carry *t = mu_carry_of(core);
+    const struct mu_dispatch *t = mu_dispatch_of(core);
 
     return t->num_loans ? core->now + RECHECK_NS : t->spares_end ? t->spares_end : UINT64_MAX;
 }
 
 void mu_loans_done(struct mu_core *core)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     struct mu_loan *l, *behind;
     struct mu_ctx *ctx = NULL;
 

@@ -15,7 +15,7 @@
 
 static bool objects_init(struct mu_core *core, void **ret_state)
 {
-    struct mu_carry *o = calloc(1, sizeof *o);
+    struct mu_dispatch *o = calloc(1, sizeof *o);
 
     *ret_state = o;
     if (!o)
@@ -27,7 +27,7 @@ static bool objects_init(struct mu_core *core, void **ret_state)
 
 static void objects_done(struct mu_core *core)
 {
-    struct mu_carry *o = mu_carry_of(core);
+    struct mu_dispatch *o = mu_dispatch_of(core);
 
     if (o->borrowers)
         mu_loans_done(core);
@@ -48,7 +48,7 @@ static void no_memory_for(struct mu_core *core, uint32_t host)
     mu_core_want(core, host);
 }
 
-static void head_pack(struct mu_pack *p, enum mu_carry_said word, uint32_t from, uint32_t to, uint64_t ref)
+static void head_pack(struct mu_pack *p, enum mu_dispatch_said word, uint32_t from, uint32_t to, uint64_t ref)
 {
     mu_pack_u8(p, (uint8_t)word);
     mu_pack_u32(p, from);
@@ -56,8 +56,8 @@ static void head_pack(struct mu_pack *p, enum mu_carry_said word, uint32_t from,
     mu_pack_u64(p, ref);
 }
 
-void mu_carry_tell(struct mu_core *core, enum mu_carry_said word, uint32_t host, uint64_t ref,
-                   const struct mu_pack *rest, const struct mu_slice *body)
+void mu_dispatch_tell(struct mu_core *core, enum mu_dispatch_said word, uint32_t host, uint64_t ref,
+                      const struct mu_pack *rest, const struct mu_slice *body)
 {
     struct mu_pack p = {0};
 
@@ -77,7 +77,7 @@ void mu_carry_tell(struct mu_core *core, enum mu_carry_said word, uint32_t host,
 
 static bool known_set(struct mu_core *core, uint32_t host, uint32_t other)
 {
-    struct mu_carry *o = mu_carry_of(core);
+    struct mu_dispatch *o = mu_dispatch_of(core);
 
     if (!o->known[host])
         o->known[host] = calloc(core->num_hosts / 64 + 1, sizeof **o->known);
@@ -87,7 +87,7 @@ static bool known_set(struct mu_core *core, uint32_t host, uint32_t other)
 }
 
 /* To a host, as if `about` had said it. */
-static void tell_about(struct mu_core *core, enum mu_carry_said word, uint32_t about, uint32_t host)
+static void tell_about(struct mu_core *core, enum mu_dispatch_said word, uint32_t about, uint32_t host)
 {
     struct mu_pack p = {0};
 
@@ -99,9 +99,9 @@ static void tell_about(struct mu_core *core, enum mu_carry_said word, uint32_t a
     mu_pack_done(&p);
 }
 
-static void tell_known(struct mu_core *core, enum mu_carry_said word, uint32_t about)
+static void tell_known(struct mu_core *core, enum mu_dispatch_said word, uint32_t about)
 {
-    const uint64_t *known = mu_carry_of(core)->known[about];
+    const uint64_t *known = mu_dispatch_of(core)->known[about];
 
     for (uint32_t i = 0; known && i < core->num_hosts; i++)
         if (known[i / 64] >> i % 64 & 1)

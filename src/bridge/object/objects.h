@@ -28,10 +28,10 @@
 #define MU_LOAN_LEAST  (16ull << 10) /* on the way to each host, however many they are */
 #define MU_IS_BYTES    (32u << 10)   /* that come with the news that they are there */
 #define MU_LOANS_MAX   65536u        /* of one host */
-enum { MU_OBJECT_BUCKETS = 4096, MU_OBJECT_TEXT = 800, MU_CARRY_SPARES = 8 };
+enum { MU_OBJECT_BUCKETS = 4096, MU_OBJECT_TEXT = 800, MU_DISPATCH_SPARES = 8 };
 
 /* What an OBJECT frame says. */
-enum mu_carry_said {
+enum mu_dispatch_said {
     MU_SAY_WANT = 1, /* to the home: the sender's host wants it */
     MU_SAY_GO = 2,   /* to the home: it has so many bytes, and takes more */
     MU_SAY_END = 3,  /* to the home: it wants it no more */
@@ -74,41 +74,42 @@ struct mu_borrower {
     uint32_t loans;
 };
 
-struct mu_carry {
+struct mu_dispatch {
     struct mu_pull *pulls[MU_OBJECT_BUCKETS], *first, *last;
     struct mu_loan *loans[MU_OBJECT_BUCKETS], *first_loan, *last_loan;
     struct mu_borrower *borrowers; /* by host */
     uint64_t **known;              /* the leader's: by host, which others it speaks with; a bit each */
     uint64_t num_pulls, num_loans;
-    struct mu_blob *spares[MU_CARRY_SPARES]; /* for pieces: each has its pages from the last one; until `spares_end` */
-    uint64_t spares_end, sweep_at;           /* 0: there are none */
+    struct mu_blob
+        *spares[MU_DISPATCH_SPARES]; /* for pieces: each has its pages from the last one; until `spares_end` */
+    uint64_t spares_end, sweep_at;   /* 0: there are none */
     uint32_t sweep_bucket, moving, going;
     bool is_started;
 };
 
-static inline struct mu_carry *mu_carry_of(struct mu_core *core)
+static inline struct mu_dispatch *mu_dispatch_of(struct mu_core *core)
 {
     return mu_core_state(core, MU_M_OBJECTS);
 }
-static inline uint32_t mu_carry_bucket(uint64_t ref)
+static inline uint32_t mu_dispatch_bucket(uint64_t ref)
 {
     return (uint32_t)((ref * 0x9e3779b97f4a7c15u) >> 52);
 }
 
 /* objects.c: to that host, or to the leader for it. */
-void mu_carry_tell(struct mu_core *core, enum mu_carry_said word, uint32_t host, uint64_t ref,
-                   const struct mu_pack *rest, const struct mu_slice *body);
+void mu_dispatch_tell(struct mu_core *core, enum mu_dispatch_said word, uint32_t host, uint64_t ref,
+                      const struct mu_pack *rest, const struct mu_slice *body);
 
 /* pull.c. What ends a pull frees it. */
 static inline uint32_t mu_pull_home(const struct mu_pull *p)
 {
     return MU_OBJECT_HOST(p->ref);
 }
-struct mu_pull *mu_pull_find(struct mu_carry *t, uint64_t ref);
-struct mu_pull *mu_pull_add(struct mu_carry *t, uint64_t ref, uint64_t local); /* NULL: no memory */
-void mu_pull_become(struct mu_carry *t, struct mu_pull *p, enum mu_pull_state state);
+struct mu_pull *mu_pull_find(struct mu_dispatch *t, uint64_t ref);
+struct mu_pull *mu_pull_add(struct mu_dispatch *t, uint64_t ref, uint64_t local); /* NULL: no memory */
+void mu_pull_become(struct mu_dispatch *t, struct mu_pull *p, enum mu_pull_state state);
 bool mu_pull_lives(struct mu_ctx *ctx, const struct mu_pull *p);
-void mu_pull_say(struct mu_core *core, enum mu_carry_said what, const struct mu_pull *p);
+void mu_pull_say(struct mu_core *core, enum mu_dispatch_said what, const struct mu_pull *p);
 void mu_pull_go(struct mu_core *core, struct mu_pull *p, bool anew);
 void mu_pull_discard(struct mu_ctx *ctx, struct mu_pull *p);
 bool mu_pull_begin(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p);

@@ -15,9 +15,9 @@
 #define FULL_NS  2000000000u /* without memory for an object, before it is an error */
 #define AGAIN_NS 20000000u
 
-struct mu_pull *mu_pull_find(struct mu_carry *t, uint64_t ref)
+struct mu_pull *mu_pull_find(struct mu_dispatch *t, uint64_t ref)
 {
-    struct mu_pull *p = t->pulls[mu_carry_bucket(ref)];
+    struct mu_pull *p = t->pulls[mu_dispatch_bucket(ref)];
 
     while (p && p->ref != ref)
         p = p->next;
@@ -26,7 +26,7 @@ struct mu_pull *mu_pull_find(struct mu_carry *t, uint64_t ref)
 
 /* ---- the lists ---- */
 
-static void pull_list(struct mu_carry *t, struct mu_pull *p)
+static void pull_list(struct mu_dispatch *t, struct mu_pull *p)
 {
     p->behind = NULL;
     p->before = t->last;
@@ -34,13 +34,13 @@ static void pull_list(struct mu_carry *t, struct mu_pull *p)
     t->last = p;
 }
 
-static void pull_unlist(struct mu_carry *t, struct mu_pull *p)
+static void pull_unlist(struct mu_dispatch *t, struct mu_pull *p)
 {
     *(p->before ? &p->before->behind : &t->first) = p->behind;
     *(p->behind ? &p->behind->before : &t->last) = p->before;
 }
 
-void mu_pull_become(struct mu_carry *t, struct mu_pull *p, enum mu_pull_state state)
+void mu_pull_become(struct mu_dispatch *t, struct mu_pull *p, enum mu_pull_state state)
 {
     t->moving += (state == MU_PULL_MOVES) - (p->state == MU_PULL_MOVES);
     if (state == MU_PULL_WAITS && p->state != MU_PULL_WAITS)
@@ -50,7 +50,7 @@ void mu_pull_become(struct mu_carry *t, struct mu_pull *p, enum mu_pull_state st
     p->state = state;
 }
 
-struct mu_pull *mu_pull_add(struct mu_carry *t, uint64_t ref, uint64_t local)
+struct mu_pull *mu_pull_add(struct mu_dispatch *t, uint64_t ref, uint64_t local)
 {
     struct mu_pull *p = calloc(1, sizeof *p);
 
@@ -58,8 +58,8 @@ struct mu_pull *mu_pull_add(struct mu_carry *t, uint64_t ref, uint64_t local)
         return NULL;
     p->ref = ref;
     p->local = local;
-    p->next = t->pulls[mu_carry_bucket(ref)];
-    t->pulls[mu_carry_bucket(ref)] = p;
+    p->next = t->pulls[mu_dispatch_bucket(ref)];
+    t->pulls[mu_dispatch_bucket(ref)] = p;
     t->num_pulls++;
     return p;
 }
@@ -75,16 +75,16 @@ void mu_pull_discard(struct mu_ctx *ctx, struct mu_pull *p)
     p->have = p->said = 0;
 }
 
-void mu_pull_say(struct mu_core *core, enum mu_carry_said what, const struct mu_pull *p)
+void mu_pull_say(struct mu_core *core, enum mu_dispatch_said what, const struct mu_pull *p)
 {
-    mu_carry_tell(core, what, mu_pull_home(p), p->ref, NULL, NULL);
+    mu_dispatch_tell(core, what, mu_pull_home(p), p->ref, NULL, NULL);
 }
 
 /* The replica is gone, or nobody can be told what stands for the reference. */
 void mu_pull_end(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p)
 {
-    struct mu_carry *t = mu_carry_of(core);
-    struct mu_pull **at = &t->pulls[mu_carry_bucket(p->ref)];
+    struct mu_dispatch *t = mu_dispatch_of(core);
+    struct mu_pull **at = &t->pulls[mu_dispatch_bucket(p->ref)];
 
     if (p->state != MU_PULL_DONE)
         mu_pull_say(core, MU_SAY_END, p);
@@ -125,7 +125,7 @@ static enum muster_status replica_sealed(struct mu_object *o, void *arg)
 /* All of it has come: the commit. The pull may be gone behind it. */
 static void pull_commit(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     enum muster_status status;
 
     if (p->o.data && !mu_heap_inherit(ctx, p->o.data))
@@ -172,7 +172,7 @@ static void pull_fail_full(struct mu_core *core, struct mu_ctx *ctx, struct mu_p
  * yet, or it is an error, and may be gone. */
 bool mu_pull_begin(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     enum muster_status status = MUSTER_OK;
 
     p->try_at = core->now + AGAIN_NS;
@@ -209,7 +209,7 @@ void mu_pull_go(struct mu_core *core, struct mu_pull *p, bool anew)
     p->said = p->have;
     mu_pack_u64(&rest, p->have);
     mu_pack_u8(&rest, anew);
-    mu_carry_tell(core, MU_SAY_GO, mu_pull_home(p), p->ref, &rest, NULL);
+    mu_dispatch_tell(core, MU_SAY_GO, mu_pull_home(p), p->ref, &rest, NULL);
     mu_pack_done(&rest);
 }
 
@@ -255,7 +255,7 @@ static bool news_are_sound(const struct pull_news *n, const struct mu_unpack *u)
 static void pull_sealed(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p, const struct pull_news *n,
                         const struct mu_unpack *u)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
 
     if (p->state == MU_PULL_MOVES) { /* it goes on where it was */
         mu_pull_go(core, p, true);
@@ -277,7 +277,7 @@ static void pull_sealed(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull
 
 bool mu_pull_take_is(struct mu_core *core, uint32_t home, uint64_t ref, struct mu_unpack *u)
 {
-    struct mu_pull *p = mu_pull_find(mu_carry_of(core), ref);
+    struct mu_pull *p = mu_pull_find(mu_dispatch_of(core), ref);
     struct pull_news n = {.what = mu_unpack_u8(u), .code = mu_unpack_u32(u), .task = mu_unpack_u32(u)};
     struct mu_ctx *ctx;
 
@@ -287,7 +287,7 @@ bool mu_pull_take_is(struct mu_core *core, uint32_t home, uint64_t ref, struct m
     if (!news_are_sound(&n, u))
         return false;
     if (!p || p->state == MU_PULL_DONE) {
-        mu_carry_tell(core, MU_SAY_END, home, ref, NULL, NULL);
+        mu_dispatch_tell(core, MU_SAY_END, home, ref, NULL, NULL);
         return true;
     }
     if (n.what == MU_IS_OPEN || mu_enter(core->m, &ctx))
@@ -304,7 +304,7 @@ bool mu_pull_take_is(struct mu_core *core, uint32_t home, uint64_t ref, struct m
 
 bool mu_pull_take_piece(struct mu_core *core, uint64_t ref, struct mu_unpack *u)
 {
-    struct mu_pull *p = mu_pull_find(mu_carry_of(core), ref);
+    struct mu_pull *p = mu_pull_find(mu_dispatch_of(core), ref);
     uint64_t offset = mu_unpack_u64(u);
     struct mu_ctx *ctx;
 

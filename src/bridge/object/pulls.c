@@ -42,7 +42,7 @@ static void pull_ask(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p
 static void pulls_each(struct mu_core *core, struct mu_ctx *ctx, uint32_t home,
                        void (*fn)(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p))
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     struct mu_pull *p, *next;
 
     for (uint32_t i = 0; t->num_pulls && i < MU_OBJECT_BUCKETS; i++)
@@ -54,7 +54,7 @@ static void pulls_each(struct mu_core *core, struct mu_ctx *ctx, uint32_t home,
 }
 
 struct finding {
-    struct mu_carry *t;
+    struct mu_dispatch *t;
     bool failed;
 };
 
@@ -73,7 +73,7 @@ static void pull_resume(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull
     if (mu_object_peek(ctx->seg, p->local, ctx->scratch, &o))
         mu_pull_end(core, ctx, p);
     else if (!mu_object_is_open(o.state))
-        mu_pull_become(mu_carry_of(core), p, MU_PULL_DONE);
+        mu_pull_become(mu_dispatch_of(core), p, MU_PULL_DONE);
     else
         pull_ask(core, ctx, p);
 }
@@ -81,7 +81,7 @@ static void pull_resume(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull
 /* The replicas that an agent before this one knew. */
 static bool pulls_start(struct mu_core *core, struct mu_ctx *ctx)
 {
-    struct finding f = {mu_carry_of(core), false};
+    struct finding f = {mu_dispatch_of(core), false};
 
     if (f.t->is_started)
         return true;
@@ -95,7 +95,7 @@ static bool pulls_start(struct mu_core *core, struct mu_ctx *ctx)
 static enum muster_status pull_want(struct mu_core *core, struct mu_ctx *ctx, uint64_t ref, uint64_t local,
                                     uint64_t *ret_local)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     struct mu_pull *p = mu_pull_find(t, ref);
     enum muster_status status;
 
@@ -161,7 +161,7 @@ void mu_pulls_lost(struct mu_core *core, uint32_t home)
 {
     struct mu_ctx *ctx;
 
-    if (!mu_carry_of(core)->num_pulls || mu_enter(core->m, &ctx))
+    if (!mu_dispatch_of(core)->num_pulls || mu_enter(core->m, &ctx))
         return;
     pulls_each(core, ctx, home, pull_fail_lost);
     mu_exit(ctx);
@@ -172,7 +172,7 @@ void mu_pulls_lost(struct mu_core *core, uint32_t home)
 /* Some of the replicas: those that are gone are forgotten. */
 static void pulls_sweep(struct mu_core *core, struct mu_ctx *ctx)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     struct mu_pull *p, *next;
 
     for (int i = 0; i < SWEEP_BUCKETS; i++) {
@@ -188,7 +188,7 @@ static void pulls_sweep(struct mu_core *core, struct mu_ctx *ctx)
 
 static void pull_look(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *p)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
 
     if (core->now < p->try_at || t->moving >= MOVING_MAX)
         return;
@@ -202,7 +202,7 @@ static void pull_look(struct mu_core *core, struct mu_ctx *ctx, struct mu_pull *
 
 void mu_pulls_look(struct mu_core *core)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     bool sweeps = t->num_pulls && core->now >= t->sweep_at;
     struct mu_pull *p, *behind;
     struct mu_ctx *ctx;
@@ -221,7 +221,7 @@ void mu_pulls_look(struct mu_core *core)
 
 uint64_t mu_pulls_next(struct mu_core *core)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     uint64_t next = t->num_pulls ? t->sweep_at : UINT64_MAX;
 
     for (const struct mu_pull *p = t->moving < MOVING_MAX ? t->first : NULL; p; p = p->behind)
@@ -232,7 +232,7 @@ uint64_t mu_pulls_next(struct mu_core *core)
 
 void mu_pulls_done(struct mu_core *core)
 {
-    struct mu_carry *t = mu_carry_of(core);
+    struct mu_dispatch *t = mu_dispatch_of(core);
     struct mu_ctx *ctx = NULL;
 
     if (t->num_pulls && mu_enter(core->m, &ctx))
