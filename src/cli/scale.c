@@ -115,6 +115,25 @@ static bool lists_fill(struct scaling *s)
     return s->is_anew || s->now.size + s->num_come >= s->wanted;
 }
 
+/* As where each epoch is begun anew: a member that has left well stays one, and no number would count it rightly. */
+static int leavers_check(const struct scaling *s)
+{
+    struct muster_task_info info;
+
+    for (size_t i = 0; i < s->count && !s->is_anew; i++) {
+        int32_t task = s->members[i].task_id;
+
+        if (!(s->members[i].flags & MUSTER_MEMBER_IN) || muster_task_get(s->muster, task, &info) || info.alive ||
+            info.state != MUSTER_TASK_DISCONNECTED || !info.attempt)
+            continue;
+        fprintf(stderr,
+                "%s: task %d has left already, so the job is about to end, and takes no other number of tasks\n",
+                s->call->path, task);
+        return MU_CLI_EXIT_FAILURE;
+    }
+    return 0;
+}
+
 static enum muster_status scale_read(struct scaling *s)
 {
     struct mu_members head;
@@ -206,6 +225,18 @@ static int segment_follow(struct scaling *s, const char *job, const struct scale
     }
 }
 
+/* A job that was started again for another reason, or shrank, has a later epoch, and not what was asked for. */
+static int size_check(const struct scaling *s, const char *job)
+{
+    if (s->now.size == s->wanted)
+        return 0;
+    fprintf(stderr,
+            "%s: job %s has %u task%s in epoch %" PRIu64 ", not the %u that were asked for: a task was lost meanwhile; "
+            "ask again\n",
+            s->call->path, job, s->now.size, s->now.size == 1 ? "" : "s", s->now.epoch, s->wanted);
+    return MU_CLI_EXIT_FAILURE;
+}
+
 /* The change is pending. An exit status; a sentence has been printed. */
 static int outcome_await(struct scaling *s)
 {
@@ -279,6 +310,8 @@ static int scale_run(struct mu_cli_call *call)
                 s.now.most);
         code = MU_CLI_EXIT_FAILURE;
     }
+    if (!status && !code && s.wanted != s.now.size)
+        code = leavers_check(&s);
     if (!status && !code && s.wanted != s.now.size) {
         bool is_filled;
 
@@ -296,6 +329,8 @@ static int scale_run(struct mu_cli_call *call)
                                                        &s.change);
         if (!status)
             code = outcome_await(&s);
+        if (!status && !code)
+            code = size_check(&s, info.job);
     }
     if (status)
         code = mu_cli_fail(call, status);
