@@ -343,7 +343,8 @@ struct mu_ss_replies {
     struct mu_ss_reply *ring;
     uint32_t *places; /* by id: the first one there, + 1 */
     uint64_t secret;
-    uint32_t next;
+    uint32_t next; /* the oldest, where the next request's goes */
+    uint32_t drop; /* where the bytes are that are the next to be dropped */
     size_t held;
 };
 /* False: the call has been answered: with the reply that is kept, or with ABORTED. */

@@ -3,7 +3,7 @@
  * it gets the reply that was kept, so its step is run once. TensorFlow's own master answers ABORTED there.
  *
  * One window of ids over all methods and sessions, as there. Long replies are not kept: such a request is answered as
- * there, and so is a request that is still carried out.
+ * there, and so is a request that is still carried out; a reply that made room for newer ones is not there either.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +82,8 @@ bool mu_ss_request_new(struct mu_master *service, struct mu_rpc_call *call, int6
         uint32_t *place = place_of(r, id);
 
         reply_forget(r, &r->ring[r->next]);
+        if (r->drop == r->next) /* it had none to drop any more: the oldest is the next one */
+            r->drop = (r->next + 1) % MU_SS_REPLIES;
         r->ring[r->next] = (struct mu_ss_reply){.id = id, .method = method, .follows = *place};
         *place = r->next + 1;
         r->next = (r->next + 1) % MU_SS_REPLIES;
@@ -89,13 +91,27 @@ bool mu_ss_request_new(struct mu_master *service, struct mu_rpc_call *call, int6
     return true;
 }
 
+/* The oldest replies make room. */
+static void room_make(struct mu_ss_replies *r, size_t len)
+{
+    for (uint32_t i = 0; i < MU_SS_REPLIES && r->held + len > HELD_MAX; i++) {
+        struct mu_ss_reply *reply = &r->ring[r->drop];
+
+        r->drop = (r->drop + 1) % MU_SS_REPLIES;
+        r->held -= reply->bytes ? reply->len : 0;
+        free(reply->bytes);
+        reply->bytes = NULL;
+    }
+}
+
 void mu_ss_request_done(struct mu_master *service, int64_t id, const void *reply, size_t len)
 {
     struct mu_ss_replies *r = &service->replies;
     struct mu_ss_reply *known = id ? reply_find(r, id) : NULL;
 
-    if (!known || !reply || len > REPLY_MAX || r->held + len > HELD_MAX)
+    if (!known || !reply || len > REPLY_MAX)
         return;
+    room_make(r, len);
     known->bytes = malloc(len + 1);
     if (!known->bytes)
         return;

@@ -206,6 +206,22 @@ class Test(unittest.TestCase):
         self.assertIn("is not found", said(ids[0]), "it is forgotten")
         self.assertIn("was received twice", said(ids[9999]))
 
+    def test_the_newest_replies_are_kept(self):
+        made = Graph().node("v", "VariableV2", dtype=FLOAT, shape=()).const("zero", [0]).const("one", [1])
+        made.node("set", "Assign", ["v", "zero"], T=FLOAT).node("add", "AssignAdd", ["v", "one"], T=FLOAT)
+        made.const("long", [0] * 15000, (15000,))
+        s = self.client.create(made.made)
+        self.fetched(s, ["set:0"])
+
+        def step(request_id):
+            return floats(self.fetched(s, ["add:0", "long:0"], request_id=request_id)["add:0"])[0]
+        for k in range(1, 701):  # of 60 kB: more than are kept
+            self.assertEqual(step(k), k)
+        self.assertEqual(step(700), 700, "a second time it is not run")
+        self.assertEqual(step(250), 250)
+        with self.assertRaisesRegex(grpc.RpcError, "received twice.*its reply was not kept"):
+            step(1)
+
     def test_long_partial_runs(self):
         made = Graph().const("x0", [1])
         for k in range(200):
