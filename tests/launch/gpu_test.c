@@ -131,7 +131,7 @@ static const struct {
      "0 2\nCUDA_VISIBLE_DEVICES='0,2,-1,1' ends before '-1', which names no GPU more here: 2 left\n"},
     {&test_pairs,
      {"CUDA_VISIBLE_DEVICES=2,2,1"},
-     "2\nCUDA_VISIBLE_DEVICES='2,2,1' ends before '2', which names no GPU more here: 1 left\n"},
+     "\nCUDA_VISIBLE_DEVICES='2,2,1' names '2' twice, and so shows no GPU at all\n"},
     {&test_pairs, {"CUDA_VISIBLE_DEVICES=" U3 "," U0}, "3 0\n"},
     {&test_pairs, {"CUDA_VISIBLE_DEVICES=GPU-00000003,GPU-00000000-a"}, "3 0\n"},
     {&test_pairs, {"CUDA_VISIBLE_DEVICES=gpu-00000003-AAAA"}, "3\n"},

@@ -194,6 +194,9 @@ static int hide_by(struct mu_launch_gpus *gpus, const char *name, char *const *e
         mu_launch_note(&gpus->notes, "%s='%.60s' ends before '%.*s', which names no GPU more here: %zu left", name,
                        text, (int)(strcspn(visible.odd, ",") < 60 ? strcspn(visible.odd, ",") : 60), visible.odd,
                        seen->count);
+    if (visible.again)
+        mu_launch_note(&gpus->notes, "%s='%.60s' names '%.*s' twice, and so shows no GPU at all", name, text,
+                       (int)(strcspn(visible.again, ", ") < 60 ? strcspn(visible.again, ", ") : 60), visible.again);
     if (visible.by_number && !is_known)
         mu_launch_note(&gpus->notes,
                        "the GPUs here are not alike, so the numbers in %s may be others for CUDA than by PCI address, "

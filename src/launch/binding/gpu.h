@@ -35,9 +35,10 @@ struct mu_launch_seen {
 
 /* What became of a list of a variable. */
 struct mu_launch_visible {
-    const char *odd; /* where the list ends early, at the entry that names no GPU, or one again; NULL: nowhere */
-    int by_number;   /* an entry was a number */
-    int named_part;  /* an entry was a MIG instance */
+    const char *odd;   /* where the list ends early, at the entry that names no GPU; NULL: nowhere */
+    const char *again; /* an entry that names a GPU a second time; NULL: none */
+    int by_number;     /* an entry was a number */
+    int named_part;    /* an entry was a MIG instance */
 };
 
 /*

@@ -3,8 +3,8 @@
  *
  * CUDA: numbers, UUIDs or beginnings of them that are one GPU's only, MIG instances; the list ends at the first entry
  * that is nothing of this ("0,2,-1,1" is 0 and 2). ROCm: the same with whole UUIDs, ROCR first and HIP's numbers among
- * what that has left; HIP takes CUDA's variable where its own is not set. What a second mention does is not documented;
- * here it ends the list too, so that no GPU is counted twice.
+ * what that has left; HIP takes CUDA's variable where its own is not set. A list that names a GPU twice shows none, as
+ * PyTorch reads it, too.
  */
 #include "launch/binding/gpu.h"
 
@@ -142,10 +142,17 @@ static bool place_is_among(const size_t *list, size_t count, size_t place)
     return 0;
 }
 
+static int is_part(const char *entry)
+{
+    return strncasecmp(entry, "MIG-", 4) == 0;
+}
+
 int mu_launch_visible(const char *text, struct mu_launch_seen *seen, struct mu_launch_visible *ret_visible)
 {
     size_t room = muster_topology_num_devices(seen->topology), count = 0;
     size_t *picked = calloc(room + 1, sizeof *picked);
+    const char *begin = text + strspn(text, " ");
+    int is_again;
 
     *ret_visible = (struct mu_launch_visible){.odd = NULL};
     if (!picked)
@@ -157,7 +164,13 @@ int mu_launch_visible(const char *text, struct mu_launch_seen *seen, struct mu_l
         while (len > 0 && entry[len - 1] == ' ')
             len--;
         place = find_entry(seen, entry, len, ret_visible);
-        if (place == NONE || place_is_among(picked, count, place)) {
+        is_again = place != NONE && place_is_among(picked, count, place);
+        if (is_again && is_part(entry) == is_part(begin)) {
+            ret_visible->again = entry;
+            count = 0;
+            break;
+        }
+        if (place == NONE || is_again) {
             ret_visible->odd = entry;
             break;
         }
