@@ -5,6 +5,7 @@
 #include "gpu.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,21 +55,40 @@ static unsigned bus_count(void)
     return count;
 }
 
-/* Why there is none, in one line. Returns false where there is one. */
-static bool is_without_gpu(char text[600])
+/* The first program that uses the driver: 0, or the exit status of a machine without a GPU (77) or of a sick one (1),
+ * and why in one line. */
+static int driver_status(char text[600])
 {
     struct gpu_run run = gpu_run((const char *[]){gpu_program("GPU_DEVICE"), "list", NULL}, NULL, 60);
     unsigned count = bus_count();
-    bool is_missing = run.status != 0;
+    int status = !run.status ? 0 : run.status == GPU_SKIPPED ? GPU_SKIPPED : 1;
 
     run.out[strcspn(run.out, "\n")] = 0;
-    snprintf(text, 600, "no GPU: %.300s; %u of NVIDIA on the PCI bus%s", run.out[0] ? run.out : run.err, count,
+    snprintf(text, 600, "%s: %.300s%s; %u of NVIDIA on the PCI bus%s", status == 1 ? "the driver fails" : "no GPU",
+             run.out[0]         ? run.out
+             : run.is_late      ? "it did not answer in 60 s"
+             : run.status > 128 ? "its process was killed by a signal"
+                                : run.err,
+             run.is_late ? " (killed)" : "", count,
              !count ? ""
              : access("/dev/nvidiactl", F_OK) != 0
                  ? ", and no /dev/nvidiactl: the driver is not loaded, or this container was not given the GPUs"
                  : "");
     gpu_run_free(&run);
-    return is_missing;
+    return status;
+}
+
+/* Until the end the driver keeps the GPUs ready: else each program that comes and goes initializes them anew. */
+static void devices_hold(void)
+{
+    glob_t found;
+
+    if (glob("/dev/nvidia[0-9]*", 0, NULL, &found))
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        if (open(found.gl_pathv[i], O_RDWR | O_CLOEXEC) < 0)
+            continue; /* one that this user may not open is none that the programs use */
+    globfree(&found);
 }
 
 /* "NAME: ..." of a file such as /proc/cpuinfo; "?": there is none. */
@@ -148,6 +168,7 @@ int main(int argc, char **argv)
     const char *only = NULL, *report = NULL;
     unsigned counts[3] = {0};
     char why[600];
+    int status;
 
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     for (int i = 1; i < argc; i++) {
@@ -170,10 +191,12 @@ int main(int argc, char **argv)
         }
     }
     gpu_limit(LIMIT_S);
-    if (is_without_gpu(why)) {
+    status = driver_status(why);
+    if (status) {
         printf("%s\n", why);
-        return GPU_SKIPPED;
+        return status;
     }
+    devices_hold();
     for (size_t i = 0; i < gpu_num_rows; i++) {
         struct gpu_result *r = &results[i];
 

@@ -51,20 +51,24 @@ bool gpu_facts_smi(const char *xml, struct gpu_facts *ret)
 
     *ret = (struct gpu_facts){0};
     for (const char *at = strstr(xml, "<gpu id=\""); at; at = strstr(at + 1, "<gpu id=\"")) {
-        const char *end = strstr(at, "</gpu>"), *memory = strstr(at, "<fb_memory_usage>");
+        const char *end = strstr(at, "</gpu>"), *parts = strstr(at, "</mig_devices>"), *own, *memory;
         struct gpu_fact *gpu = &ret->gpu[ret->count];
 
+        own =
+            parts && end && parts < end ? parts : at; /* a part has memory, and with some drivers a UUID, of its own */
+        memory = strstr(own, "<fb_memory_usage>");
         if (!end || !memory || memory > end || ret->count == GPU_MAX)
             return false;
         text_between(at, end, "<gpu id=\"", "\"", text, sizeof text);
         pci_copy(gpu->pci, text);
         if (!text_between(at, end, "<product_name>", "<", gpu->name, sizeof gpu->name) ||
-            !text_between(at, end, "<uuid>", "<", text, sizeof text))
+            !text_between(own, end, "<uuid>", "<", text, sizeof text))
             return false;
         uuid_copy(gpu->uuid, text);
         text_between(memory, end, "<total>", "<", text, sizeof text);
         gpu->bytes = strtoull(text, NULL, 10) << 20; /* "81559 MiB" */
-        gpu->is_mig = text_between(at, end, "<current_mig>", "<", text, sizeof text) && strcmp(text, "Enabled") == 0;
+        parts = strstr(at, "<mig_device>");
+        gpu->is_mig = parts && parts < end;
         ret->count++;
     }
     return ret->count > 0;
@@ -82,6 +86,9 @@ bool gpu_facts_muster(const char *json, struct gpu_facts *ret)
         struct gpu_fact *gpu = &ret->gpu[ret->count];
         int index;
 
+        /* A container shows others' GPUs in /sys; a GPU that is lost has no word of the driver either. */
+        if (text_between(at, end, "\"sources\":[", "]", text, sizeof text) && !strstr(text, "\"nvml\""))
+            continue;
         if (!end || ret->count == GPU_MAX || !text_between(at, end, "\"name\":\"", "\"", gpu->name, sizeof gpu->name) ||
             !text_between(at, end, "\"uuid\":\"", "\"", text, sizeof text))
             return false;
@@ -134,7 +141,7 @@ void gpu_facts_compare(const struct gpu_facts *muster, const struct gpu_facts *o
     }
     for (size_t i = 0; i < other->count && !text[0]; i++) {
         const struct gpu_fact *theirs = &other->gpu[i], *ours = fact_of(muster, theirs->uuid);
-        uint64_t most = theirs->bytes / 50;
+        uint64_t most = theirs->bytes / 50 > 600ull << 20 ? theirs->bytes / 50 : 600ull << 20;
 
         if (!ours)
             snprintf(text, size, "muster has no GPU %s, which %s has", theirs->uuid, who);
@@ -144,7 +151,8 @@ void gpu_facts_compare(const struct gpu_facts *muster, const struct gpu_facts *o
         else if (strcmp(ours->name, theirs->name) != 0)
             snprintf(text, size, "GPU %s is '%s' for muster, and '%s' for %s", ours->pci, ours->name, theirs->name,
                      who);
-        else if (ours->bytes > theirs->bytes + most || theirs->bytes > ours->bytes + most)
+        else if (ours->bytes && theirs->bytes &&
+                 (ours->bytes > theirs->bytes + most || theirs->bytes > ours->bytes + most))
             snprintf(text, size, "GPU %s has %" PRIu64 " bytes for muster, and %" PRIu64 " for %s", ours->pci,
                      ours->bytes, theirs->bytes, who);
     }

@@ -41,7 +41,7 @@ struct gpu_fact {
     char uuid[GPU_TEXT_MAX]; /* 32 hexadecimal digits */
     char pci[GPU_TEXT_MAX];  /* 0000:5d:00.0 */
     char name[GPU_TEXT_MAX];
-    uint64_t bytes;
+    uint64_t bytes; /* 0: not told */
     bool is_mig;
 };
 
@@ -56,7 +56,7 @@ bool gpu_facts_smi(const char *xml, struct gpu_facts *ret);
 bool gpu_facts_muster(const char *json, struct gpu_facts *ret);
 bool gpu_facts_cuda(const char *lines, struct gpu_facts *ret);
 
-/* The first difference, in words; "": none. Memory may differ by 2 %, which a driver keeps for itself. */
+/* The first difference, in words; "": none. Memory may differ by 2 % or 600 MiB, which a driver keeps for itself. */
 void gpu_facts_compare(const struct gpu_facts *muster, const struct gpu_facts *other, const char *who, char *text,
                        size_t size);
 
@@ -70,6 +70,7 @@ enum gpu_verdict { GPU_OK, GPU_FAILED, GPU_NOT_RUN };
 
 struct gpu_result {
     enum gpu_verdict verdict;
+    bool may_miss; /* what it wants beside a GPU need not be here: a program that says so was not run */
     char figure[GPU_TEXT_MAX];
     char words[400]; /* of a failure, or why it was not run */
 };

@@ -57,6 +57,9 @@ static const char *last_line(const char *text, char line[300])
     return line;
 }
 
+/* CUDA's words where a library is newer than the driver (error 35). */
+#define TOO_OLD "driver version is insufficient"
+
 /* Judges an exit status: false, and the row has its verdict, unless it is 0. */
 static bool run_passed(struct gpu_result *r, const struct gpu_run *run)
 {
@@ -65,13 +68,27 @@ static bool run_passed(struct gpu_result *r, const struct gpu_run *run)
     if (run->status == 0 && !run->is_late)
         return true;
     last_line(run->out[0] ? run->out : run->err, line); /* its own word, before its launcher's */
-    if (run->status == GPU_SKIPPED)
+    /* A GPU is here: a program that finds none was shown none. */
+    if ((run->status == GPU_SKIPPED && r->may_miss && !strstr(line, "no GPU")) ||
+        (r->may_miss && (strstr(run->out, TOO_OLD) || strstr(run->err, TOO_OLD))))
         result_say(r, GPU_NOT_RUN, "%s", line);
     else if (run->is_late)
         result_say(r, GPU_FAILED, "ended at its limit of time; its last words: %s", line);
     else
         result_say(r, GPU_FAILED, "exit status %d: %s", run->status, line);
     return false;
+}
+
+/* Two processes are to use one GPU at once: false, and why, where its compute mode forbids it. */
+static bool is_shared(struct gpu_result *r)
+{
+    struct gpu_run run = gpu_run((const char *[]){DEVICE, "mode", NULL}, NULL, 60);
+    bool is_exclusive = run.status == 0 && run.out[0] == '1';
+
+    if (is_exclusive)
+        result_say(r, GPU_NOT_RUN, "the GPU's compute mode lets one process use it at a time");
+    gpu_run_free(&run);
+    return !is_exclusive;
 }
 
 /* A program whose exit status is all that counts. */
@@ -88,11 +105,13 @@ static void program_judge(struct gpu_result *r, const char *const argv[], int li
 
 static void row_doctor(struct gpu_result *r)
 {
-    struct gpu_run run = gpu_run((const char *[]){MUSTER, "doctor", "--json", NULL}, NULL, 30);
-    static const char *const topics[] = {"NVML", "CUDA", "GPUs"};
+    struct gpu_run run = gpu_run((const char *[]){MUSTER, "doctor", "--json", NULL}, NULL, 60);
+    static const char *const topics[] = {"NVML", "CUDA", "GPUs"}; /* what else it finds is none of a GPU's */
 
-    if (run_passed(r, &run))
+    if ((run.status == 0 || run.status == 1) && !run.is_late)
         result_figure(r, "%.2f s", run.seconds);
+    else
+        run_passed(r, &run);
     for (size_t i = 0; r->verdict == GPU_OK && i < 3; i++) {
         char name[32];
         const char *at;
@@ -214,6 +233,7 @@ static void row_binding(struct gpu_result *r)
         result_say(r, GPU_FAILED, "'device list' was not understood");
     } else {
         size_t ranks = lines_count(run.out, "rank ");
+        bool is_divided = strstr(list.out, " MIG ") != NULL; /* before CUDA 13 a process sees one part of a GPU's */
         char *lines = NULL;
         size_t len;
         FILE *f = open_memstream(&lines, &len);
@@ -227,7 +247,12 @@ static void row_binding(struct gpu_result *r)
         if (f)
             fclose(f);
         result_figure(r, "%zu rank%s, %.2f s", ranks, ranks == 1 ? "" : "s", run.seconds);
-        if (!lines || !gpu_facts_cuda(lines, &seen) || ranks != all.count) {
+        if (lines && is_divided && gpu_facts_cuda(lines, &seen) && ranks >= all.count) {
+            for (size_t i = 0; i < seen.count && r->verdict == GPU_OK; i++)
+                for (size_t k = 0; k < i; k++)
+                    if (strcmp(seen.gpu[i].uuid, seen.gpu[k].uuid) == 0)
+                        result_say(r, GPU_FAILED, "two ranks have the part %s", seen.gpu[i].uuid);
+        } else if (!lines || !gpu_facts_cuda(lines, &seen) || ranks != all.count) {
             result_say(r, GPU_FAILED, "%zu ranks saw one GPU each, of %zu that CUDA has", ranks, all.count);
         } else {
             char text[300];
@@ -257,7 +282,7 @@ static void row_visible(struct gpu_result *r)
         return;
     }
     gpu_run_free(&list);
-    for (int i = 0; i < 8 && r->verdict == GPU_OK; i++) {
+    for (int i = 0; i < 8; i++) {
         char value[200] = "CUDA_VISIBLE_DEVICES=";
         char *text = value + strlen(value);
         size_t room = sizeof value - strlen(value);
@@ -279,7 +304,11 @@ static void row_visible(struct gpu_result *r)
                        (const char *[]){value, NULL}, 60);
         theirs = cuda.status == 0 ? lines_count(cuda.out, "") : 0;
         ranks = ours.status == 0 ? lines_count(ours.out, "here") : 0;
-        if (theirs != ranks)
+        if (r->verdict != GPU_OK)
+            ; /* the first is told, and all are tried */
+        else if (cuda.status != 0 && cuda.status != GPU_SKIPPED)
+            result_say(r, GPU_FAILED, "with %s the driver fails: %.150s", value, cuda.out);
+        else if (theirs != ranks)
             result_say(r, GPU_FAILED, "with %s CUDA has %zu GPUs, and muster run -n gpu %zu ranks %.150s", value,
                        theirs, ranks, ours.err);
         else if (ranks == 0 && !strstr(ours.err, "muster run: "))
@@ -295,14 +324,18 @@ static void row_visible(struct gpu_result *r)
 
 static void row_stream(struct gpu_result *r)
 {
-    program_judge(r, (const char *[]){gpu_program("GPU_STREAM"), NULL}, 60);
+    if (is_shared(r))
+        program_judge(r, (const char *[]){gpu_program("GPU_STREAM"), NULL}, 60);
 }
 
 static void row_stream_cost(struct gpu_result *r)
 {
-    struct gpu_run run = gpu_run((const char *[]){MUSTER, "run", "-n", "2", DEVICE, "cost", NULL}, NULL, 60);
+    struct gpu_run run;
     double barrier, bare, events;
 
+    if (!is_shared(r))
+        return;
+    run = gpu_run((const char *[]){MUSTER, "run", "-n", "2", DEVICE, "cost", NULL}, NULL, 60);
     if (!run_passed(r, &run))
         ;
     else if (sscanf(run.out, "barrier_us %lf bare_us %lf events_us %lf", &barrier, &bare, &events) != 3)
@@ -314,17 +347,24 @@ static void row_stream_cost(struct gpu_result *r)
 
 static void row_nccl(struct gpu_result *r)
 {
+    r->may_miss = true;
     program_judge(r, (const char *[]){gpu_program("GPU_NCCL"), NULL}, 90);
 }
 
 static void row_nccl_twice(struct gpu_result *r)
 {
-    struct gpu_run run =
-        gpu_run((const char *[]){MUSTER, "run", "-n", "2", "--kill-on-fail=no", DEVICE, "twice", NULL}, NULL, 60);
+    struct gpu_run run;
+    char line[300];
 
-    if (run_passed(r, &run)) {
-        char line[300];
-
+    if (!is_shared(r))
+        return;
+    r->may_miss = true;
+    run = gpu_run((const char *[]){MUSTER, "run", "-n", "2", "--kill-on-fail=no", DEVICE, "twice", NULL}, NULL, 60);
+    if (!run_passed(r, &run)) {
+        ;
+    } else if (!strcasestr(run.out, "invalid usage") && !strstr(run.out, "Duplicate GPU")) {
+        result_say(r, GPU_FAILED, "they were refused for another reason: %s", last_line(run.out, line));
+    } else {
         result_say(r, GPU_OK, "NCCL's words: %s", last_line(run.out, line));
         result_figure(r, "%.1f s", run.seconds);
     }
@@ -362,7 +402,7 @@ static void row_fault(struct gpu_result *r)
 
     if (!run_passed(r, &run))
         ;
-    else if (!strstr(run.err, "Xid"))
+    else if (!strstr(run.err, "Xid 31") && !strstr(run.err, "Xid 13"))
         result_say(r, GPU_FAILED, "%.60s, and the launcher does not tell of it", run.out);
     else
         result_say(r, GPU_OK, "the launcher: %s", last_line(run.err, line));
@@ -371,23 +411,32 @@ static void row_fault(struct gpu_result *r)
 
 static void row_death(struct gpu_result *r)
 {
-    struct gpu_run run = gpu_run(
-        (const char *[]){MUSTER, "run", "-n", "2", "--kill-on-fail=no", "--label", DEVICE, "hold", NULL}, NULL, 60);
-    const char *at = strstr(run.out, "known_us ");
+    struct gpu_run run;
+    const char *at;
     double known, back;
-    int held;
+    int held, task, is_back;
 
+    if (!is_shared(r))
+        return;
+    run = gpu_run((const char *[]){MUSTER, "run", "-n", "2", "--kill-on-fail=no", "--label", DEVICE, "hold", NULL},
+                  NULL, 60);
+    at = strstr(run.out, "known_us ");
     if (!at) {
         char line[300];
 
-        result_say(r, strstr(run.out, "no GPU") ? GPU_NOT_RUN : GPU_FAILED, "%s",
-                   last_line(run.out[0] ? run.out : run.err, line));
-    } else if (sscanf(at, "known_us %lf back_ms %lf held_mib %d", &known, &back, &held) != 3 || held < 1024) {
+        result_say(r, GPU_FAILED, "%s", last_line(run.out[0] ? run.out : run.err, line));
+    } else if (sscanf(at, "known_us %lf back_ms %lf held_mib %d task %d back %d", &known, &back, &held, &task,
+                      &is_back) != 5 ||
+               held < 1024) {
         result_say(r, GPU_FAILED, "it printed %.100s", at);
     } else {
         result_figure(r, "known after %.0f us, memory back after %.0f ms", known, back);
-        if (run.status != 128 + 9) /* the killed task's */
-            result_say(r, GPU_FAILED, "the memory did not come back, or the wrong task was named: %.100s", at);
+        if (!is_back || task != 1 || run.status != 128 + 9) /* the status: the killed task's */
+            result_say(r, GPU_FAILED, "%s: exit status %d, %.100s",
+                       !is_back    ? "the memory did not come back"
+                       : task != 1 ? "the wrong task was named"
+                                   : "the launcher's exit status is not the killed task's",
+                       run.status, at);
     }
     gpu_run_free(&run);
 }
@@ -399,6 +448,7 @@ static void python_judge(struct gpu_result *r, const char *option, const char *p
     const char *python = getenv("PYTHON");
     struct gpu_run run = gpu_run((const char *[]){python ? python : "python3", "--version", NULL}, NULL, 20);
 
+    r->may_miss = true;
     if (run.status != 0) {
         result_say(r, GPU_NOT_RUN, "no Python here");
         gpu_run_free(&run);
@@ -414,8 +464,9 @@ static void row_torch(struct gpu_result *r)
     python_judge(r, "--tcpstore",
                  "import sys\n"
                  "try: import torch\n"
-                 "except ImportError as e: print('no PyTorch here:', e); sys.exit(77)\n"
-                 "if not torch.cuda.is_available(): print('this PyTorch has no CUDA'); sys.exit(77)\n"
+                 "except ModuleNotFoundError as e: print('no PyTorch here:', e); sys.exit(77)\n"
+                 "if not torch.version.cuda: print('this PyTorch is built without CUDA'); sys.exit(77)\n"
+                 "torch.cuda.init()\n"
                  "import torch.distributed as dist\n"
                  "dist.init_process_group('nccl', init_method='env://')\n"
                  "x = torch.ones(1 << 20, device='cuda'); dist.all_reduce(x)\n"
@@ -428,7 +479,7 @@ static void row_jax(struct gpu_result *r)
     python_judge(r, "--grpc",
                  "import os, sys\n"
                  "try: import jax\n"
-                 "except ImportError as e: print('no JAX here:', e); sys.exit(77)\n"
+                 "except ModuleNotFoundError as e: print('no JAX here:', e); sys.exit(77)\n"
                  "jax.distributed.initialize()\n"
                  "if jax.devices()[0].platform != 'gpu': print('this JAX has no CUDA'); sys.exit(77)\n"
                  "assert float(jax.numpy.ones(1 << 20).sum()) == 1 << 20\n");

@@ -135,7 +135,8 @@ struct gpu_run gpu_run(const char *const argv[], const char *const env[], int li
                 usleep(1000); /* sleep: it has closed its output, and ends or is ended */
         if (run.is_late || seconds_now() >= end) {
             kill(-pid, SIGKILL);
-            waitpid(pid, &status, 0);
+            for (int i = 0; i < 5000 && waitpid(pid, &status, WNOHANG) == 0; i++)
+                usleep(1000); /* sleep: a process that a sick driver keeps cannot be killed, and is left */
         }
         run.status = status_of(status);
     }
