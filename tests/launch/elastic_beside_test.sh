@@ -56,7 +56,8 @@ with muster.join() as task:
             before.append("refused")
     cp.save(100 * task.num_tasks + task.id, step=task.num_tasks)
     cp.wait()
-    print(os.environ["MUSTER_ATTEMPT"], task.id, info.step if info else 0, *before, flush=True)
+    line = [os.environ["MUSTER_ATTEMPT"], task.id, info.step if info else 0, *before]
+    os.write(1, (" ".join(map(str, line)) + "\n").encode())  # at once: others write there, too
     time.sleep(600)
 EOP
 export MUSTER_LIBRARY=$BUILD/libmuster.so.0 PYTHONPATH=$TMPDIR:$TOP/python/src
@@ -77,10 +78,11 @@ err_has "use '--elastic' without '--live'"
 
 # A live task that ends with status 0 stays a member of its epoch; the next change goes without it.
 cat > "$TMPDIR/leaves.py" <<'EOP'
+import os
 import muster
 with muster.join(recoverable=True) as task:
     for epoch in task.epochs():
-        print(epoch.number, "%d/%d" % (epoch.rank, epoch.size), task.id, flush=True)
+        os.write(1, b"%d %d/%d %d\n" % (epoch.number, epoch.rank, epoch.size, task.id))
         if task.id == 1:
             break
 EOP
