@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "segment/cluster.h"
 #include "segment/hosts.h"
@@ -18,12 +19,17 @@
 #include "segment/names.h"
 #include "segment/wait.h"
 
-static enum muster_status name_check(const char *name)
+bool mu_checkpoint_is_name(const char *name)
 {
     static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.";
     size_t len = name ? strlen(name) : 0;
 
-    if (!len || len > MUSTER_CHECKPOINT_NAME_MAX || name[0] == '.' || strspn(name, allowed) != len)
+    return len && len <= MUSTER_CHECKPOINT_NAME_MAX && name[0] != '.' && strspn(name, allowed) == len;
+}
+
+static enum muster_status name_check(const char *name)
+{
+    if (!mu_checkpoint_is_name(name))
         return mu_fail(MUSTER_INVALID_ARGUMENT,
                        "a checkpoint's name is 1 to %u letters, digits, '_', '-' and '.', and does not begin with '.'",
                        MUSTER_CHECKPOINT_NAME_MAX);
@@ -67,13 +73,16 @@ uint64_t mu_checkpoint_newest(struct muster_checkpoint *cp, uint32_t *ret_ranks)
 
 /* ---- opening ---- */
 
-/* A predecessor's unfinished part is withdrawn; one of our own, of a handle that was closed, still counts. */
+/*
+ * A predecessor's unfinished part is withdrawn; one of our own, of a handle that was closed, still counts. Over hosts
+ * either does, for others may have counted it: the next save waits for it.
+ */
 static void row_take(struct muster_checkpoint *cp)
 {
     struct mu_checkpoint_row *row = &cp->head->rows[cp->rank];
 
     /* acquire: pairs with the store below; a process killed between the two is withdrawn once more */
-    if (mu_load_acquire(&row->life) == cp->m->member) {
+    if (mu_load_acquire(&row->life) == cp->m->member || cp->bell >= 0) {
         cp->committed = mu_load_relaxed(&row->done); /* relaxed: this rank's own */
         return;
     }
@@ -88,27 +97,36 @@ static enum muster_status head_take(struct muster_checkpoint *cp)
 
     if (!status)
         status = mu_checkpoint_head_open(cp->folder, cp->name, cp->ranks, true, &cp->head);
-    if (status)
+    if (!status && mu_is_bridged(cp->m->seg))
+        status = mu_checkpoint_bell_open(cp->folder, &cp->bell);
+    if (status) {
+        mu_checkpoint_head_close(cp->head, cp->ranks);
         return status;
+    }
     mu_error_keep(kept);
     mu_checkpoint_each(cp->folder, others_visit, cp);
     mu_error_restore(kept);
     if (cp->before)
         mu_checkpoint_go_on_behind(cp->head, cp->before);
     mu_checkpoint_settle(cp->head, cp->ranks);
+    if (cp->bell >= 0)
+        mu_checkpoint_bell_ring(cp->bell, MU_CHECKPOINT_OPENED);
     if (cp->rank >= 0)
         row_take(cp);
     return MUSTER_OK;
 }
 
-/* The caller counts ranks that a job of this size has, all the time. */
-static enum muster_status job_check(const struct muster_segment *seg)
+/* The caller counts ranks that a job of this size has, all the time; over hosts no row ever goes back. */
+static enum muster_status job_check(const struct muster *m)
 {
+    const struct muster_segment *seg = m->seg;
     struct mu_members head;
     uint64_t word;
 
-    if (mu_is_bridged(seg))
-        return mu_fail(MUSTER_FAILED_PRECONDITION, "checkpoints in memory are of jobs on one host; this job has %u",
+    if (mu_is_bridged(seg) && (m->flags & MUSTER_JOIN_RECOVERABLE))
+        return mu_fail(MUSTER_FAILED_PRECONDITION,
+                       "checkpoints over %u hosts need all tasks to be started again together: recoverable tasks "
+                       "(--restart-policy task) have none",
                        seg->num_hosts);
     if (mu_membership_exist(seg) && !mu_membership_look(seg, &head, &word) && !mu_membership_is_anew(&head))
         return mu_fail(MUSTER_FAILED_PRECONDITION,
@@ -127,7 +145,7 @@ enum muster_status muster_checkpoint_open(struct muster *muster, const char *nam
         status = mu_enter_read(muster);
     if (status)
         return status;
-    status = job_check(muster->seg);
+    status = job_check(muster);
     if (status) {
         mu_exit_read();
         return status;
@@ -137,8 +155,11 @@ enum muster_status muster_checkpoint_open(struct muster *muster, const char *nam
         mu_exit_read();
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a checkpoint");
     }
-    *cp = (struct muster_checkpoint){
-        .m = muster, .ranks = muster->seg->num_tasks, .rank = muster->task_id, .files = {{.fd = -1}, {.fd = -1}}};
+    *cp = (struct muster_checkpoint){.m = muster,
+                                     .ranks = muster->seg->num_tasks,
+                                     .rank = muster->task_id,
+                                     .bell = -1,
+                                     .files = {{.fd = -1}, {.fd = -1}}};
     memcpy(cp->name, name, strlen(name));
     if (muster->flags & MUSTER_JOIN_READ_ONLY)
         cp->rank = -1;
@@ -160,6 +181,8 @@ void muster_checkpoint_close(struct muster_checkpoint *checkpoint)
             mu_checkpoint_file_close(&checkpoint->files[i]);
         mu_checkpoint_head_close(checkpoint->head, checkpoint->ranks);
     }
+    if (checkpoint->bell >= 0)
+        close(checkpoint->bell);
     free(checkpoint->pieces);
     free(checkpoint);
 }

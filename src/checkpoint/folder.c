@@ -35,7 +35,6 @@ static bool is_run_id(const char *run_id)
 enum muster_status mu_checkpoint_folder_make(char *path, size_t size)
 {
     const char *run_id = getenv("MUSTER_RUN_ID");
-    struct stat st;
 
     if (!is_run_id(run_id))
         return mu_fail(
@@ -43,6 +42,13 @@ enum muster_status mu_checkpoint_folder_make(char *path, size_t size)
             "checkpoints need a launcher that keeps them: start the job by 'muster run' (MUSTER_RUN_ID is %s)",
             run_id ? "no run's" : "not set");
     mu_checkpoint_folder(run_id, path, size);
+    return mu_checkpoint_folder_own(path);
+}
+
+enum muster_status mu_checkpoint_folder_own(const char *path)
+{
+    struct stat st;
+
     if (mkdir(path, 0700) && errno != EEXIST)
         return mu_fail(errno == ENOSPC || errno == ENOMEM ? MUSTER_RESOURCE_EXHAUSTED : MUSTER_UNAVAILABLE,
                        "cannot make %s for checkpoints: %s", path, strerror(errno));

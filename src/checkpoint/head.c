@@ -192,6 +192,19 @@ uint64_t mu_checkpoint_withdraw(struct mu_checkpoint_head *head, uint32_t rank)
     return MU_CHECKPOINT_GENERATION(seen);
 }
 
+void mu_checkpoint_agree(struct mu_checkpoint_head *head, uint32_t ranks, uint64_t generation, uint64_t step)
+{
+    uint64_t seen = mu_load_acquire(&head->whole); /* acquire: as in mu_checkpoint_settle() */
+
+    for (uint32_t i = 0; i < ranks; i++)
+        mu_checkpoint_done(head, i, generation, step);
+    /* acq_rel: as in mu_checkpoint_withdraw() */
+    while (!mu_cas_seen(&head->whole, &seen,
+                        ((seen & ~(MU_CHECKPOINT_WITHDRAWAL - 1)) + MU_CHECKPOINT_WITHDRAWAL) |
+                            generation * MU_CHECKPOINT_ONE))
+        ;
+}
+
 void mu_checkpoint_go_on_behind(struct mu_checkpoint_head *head, uint64_t before)
 {
     uint64_t seen = mu_load_acquire(&head->first); /* acquire, both: as the CAS */

@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "segment/hosts.h"
+
 struct view_own {
     struct mu_checkpoint_file file;
     uint32_t forks; /* mu_forks when it was loaded */
@@ -96,6 +98,8 @@ static enum muster_status view_fill(const struct muster_checkpoint *cp, struct m
 static enum muster_status rank_check(const struct muster_checkpoint *cp, uint64_t generation, uint32_t ranks,
                                      int32_t rank, uint32_t *ret_rank)
 {
+    char host[64];
+
     if (!generation)
         return mu_fail(MUSTER_NOT_FOUND, "no generation of checkpoint %s is whole yet", cp->name);
     if (rank == MUSTER_CHECKPOINT_OWN && ranks != cp->ranks)
@@ -110,6 +114,12 @@ static enum muster_status rank_check(const struct muster_checkpoint *cp, uint64_
     if (rank < MUSTER_CHECKPOINT_OWN || *ret_rank >= ranks)
         return mu_fail(MUSTER_NOT_FOUND, "generation %llu of checkpoint %s has %u ranks, and no rank %d",
                        (unsigned long long)generation, cp->name, ranks, rank);
+    if (mu_is_bridged(cp->m->seg) && !mu_is_local_task(cp->m->seg, *ret_rank)) {
+        mu_host_name(cp->m->seg, mu_host_of(cp->m->seg, *ret_rank), host, sizeof host);
+        return mu_fail(MUSTER_FAILED_PRECONDITION,
+                       "the part of rank %u of checkpoint %s is on host %s, and can be loaded there alone", *ret_rank,
+                       cp->name, host);
+    }
     return MUSTER_OK;
 }
 

@@ -5,6 +5,7 @@
  * head.c     the head of a checkpoint: its words, and the commit
  * part.c     a rank's part: its file, table and lock
  * save.c     saving; load.c: views; checkpoint.c: opening, waiting, looking
+ * hosts.c    what the agents of several hosts tell each other of their ranks' rows
  */
 #ifndef MU_CHECKPOINT_PRIVATE_H
 #define MU_CHECKPOINT_PRIVATE_H
@@ -92,6 +93,7 @@ struct muster_checkpoint {
     uint32_t ranks;
     int32_t rank;
     struct mu_checkpoint_head *head;
+    int bell;              /* wakes this host's agent, which tells the other hosts; -1: there are none */
     uint64_t before;       /* the newest whole generation of another number of ranks; 0: none */
     uint32_t before_ranks; /* that number */
     struct mu_checkpoint_file files[2];
@@ -105,6 +107,8 @@ struct muster_checkpoint {
 /* ---- folder.c ---- */
 /* Make or find this run's folder. */
 enum muster_status mu_checkpoint_folder_make(char *path, size_t size);
+/* The same, of this path. */
+enum muster_status mu_checkpoint_folder_own(const char *path);
 void mu_checkpoint_head_path(const char *folder, const char *name, uint32_t ranks, char *path, size_t size);
 void mu_checkpoint_part_path(const char *folder, const char *name, uint32_t ranks, uint32_t rank, uint64_t generation,
                              char *path, size_t size);
@@ -132,6 +136,16 @@ uint64_t mu_checkpoint_withdraw(struct mu_checkpoint_head *head, uint32_t rank);
 /* Generations go on behind `before`, which was saved by another number of ranks. */
 void mu_checkpoint_go_on_behind(struct mu_checkpoint_head *head, uint64_t before);
 
+/* Before any task lives: this generation, saved at this step, is the newest whole one, and nothing is beyond it. */
+void mu_checkpoint_agree(struct mu_checkpoint_head *head, uint32_t ranks, uint64_t generation, uint64_t step);
+
+/* ---- hosts.c ---- */
+/* A descriptor by which a task wakes its host's agent. FAILED_PRECONDITION: no agent listens. */
+enum muster_status mu_checkpoint_bell_open(const char *folder, int *ret_bell);
+/* A head may be new, or a row has changed: MU_CHECKPOINT_OPENED, MU_CHECKPOINT_SAVED. Never blocks. */
+enum { MU_CHECKPOINT_OPENED = 'o', MU_CHECKPOINT_SAVED = 's' };
+void mu_checkpoint_bell_ring(int bell, char what);
+
 /* ---- part.c ---- */
 /* Make the file ready for a generation of so many bytes: locked, marked as torn, its pages there and mapped. */
 enum muster_status mu_checkpoint_part_write(struct muster_checkpoint *cp, uint64_t generation, size_t bytes);
@@ -140,6 +154,8 @@ void mu_checkpoint_file_close(struct mu_checkpoint_file *file);
 bool mu_checkpoint_part_is_sound(const uint8_t *base, size_t bytes, struct mu_checkpoint_part *ret_part);
 
 /* ---- checkpoint.c ---- */
+/* Whether a checkpoint may be called so. */
+bool mu_checkpoint_is_name(const char *name);
 /* Until the generation is whole. */
 enum muster_status mu_checkpoint_await(struct muster_checkpoint *cp, struct mu_ctx *ctx, uint64_t generation,
                                        muster_deadline deadline);

@@ -224,6 +224,8 @@ enum muster_status muster_checkpoint_commit(struct muster_checkpoint *checkpoint
         flock(file->fd, LOCK_UN);
         mu_checkpoint_done(cp->head, (uint32_t)cp->rank, cp->generation, cp->step);
         mu_checkpoint_settle(cp->head, cp->ranks);
+        if (cp->bell >= 0)
+            mu_checkpoint_bell_ring(cp->bell, MU_CHECKPOINT_SAVED);
         cp->committed = cp->generation;
         save_forget(cp);
         if (ret_generation)
