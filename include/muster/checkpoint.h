@@ -14,11 +14,13 @@
  * A save copies at the speed of memory: the pages of both generations are kept by the handle, and are warm from the
  * third save on, or after muster_checkpoint_reserve(). A load is a view of the very bytes, without a copy.
  *
- * A job has checkpoints where MUSTER_RUN_ID is set, as by muster's launcher, and all its tasks are on one host; else
- * muster_checkpoint_open() is MUSTER_FAILED_PRECONDITION. A task that has left the job counts as a rank all the same: a
- * generation that it has not saved never becomes whole, and a wait for it ends by its deadline. A handle is used by one
- * thread at a time; a process has one for each name, and closes it before it leaves the job. A forked child has none.
- * Observers and workers may load, and not save. None blocks but those with a deadline.
+ * A job has checkpoints where MUSTER_RUN_ID is set, as by muster's launcher; else muster_checkpoint_open() is
+ * MUSTER_FAILED_PRECONDITION. Of a job of several hosts each keeps its own tasks' parts, which can be loaded there
+ * alone; its tasks are started again together, or not at all (no `--restart-policy task`). A task that has left the job
+ * counts as a rank all the same: a generation that it has not saved never becomes whole, and a wait for it ends by its
+ * deadline. A handle is used by one thread at a time; a process has one for each name, and closes it before it leaves
+ * the job. A forked child has none. Observers and workers may load, and not save. None blocks but those with a
+ * deadline.
  */
 #ifndef MUSTER_CHECKPOINT_H
 #define MUSTER_CHECKPOINT_H
@@ -123,7 +125,8 @@ struct muster_checkpoint_view {
  * View the part that `rank` saved of the newest whole generation; MUSTER_CHECKPOINT_OWN: the caller's own. Never waits.
  * MUSTER_NOT_FOUND: no generation is whole, or it has no such rank; MUSTER_FAILED_PRECONDITION: it was saved by another
  * number of ranks than the job has, so no part of it is the caller's own: each can be had by its rank, below
- * muster_checkpoint_info.ranks; MUSTER_DATA_LOSS: the part is missing or damaged.
+ * muster_checkpoint_info.ranks; or the part is on another host, which is named; MUSTER_DATA_LOSS: the part is missing
+ * or damaged.
  */
 MUSTER_API enum muster_status muster_checkpoint_load(struct muster_checkpoint *checkpoint, int32_t rank,
                                                      struct muster_checkpoint_view *ret_view);

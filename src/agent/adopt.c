@@ -7,7 +7,7 @@
  * word: that is what failure means here. The guard stays; should the adopter die too, the job survives that as well.
  * Of a job of several hosts this host's part is adopted, the leader's or another's (agent/hosts/rejoin.c).
  */
-#include "agent/private.h"
+#include "agent/hosts/stay.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -153,7 +153,7 @@ static int take_over(struct mu_agent *agent)
     for (uint32_t i = 0; i < agent->local_tasks; i++)
         if (orphans->pids[i] && watch_task(agent, agent->first_task + i, orphans->pids[i]))
             return -1;
-    if (agent->options->hosts && mu_agent_rejoin(agent))
+    if (agent->options->hosts && (mu_agent_rejoin(agent) || mu_agent_begin_checkpoints(agent)))
         return -1;
     find_failed(agent);
     mu_health_start(agent);

@@ -18,6 +18,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "agent/hosts/stay.h"
 #include "checkpoint/checkpoint.h"
 
 #define UNSAID_RETRY_NS    50000000ull
@@ -330,8 +331,12 @@ int mu_agent_tear_down(struct mu_agent *agent)
     int lost;
 
     mu_components_close(agent);
-    if (!agent->adopted && agent->phase == MU_PHASE_DONE)
+    if (mu_agent_is_staying(agent)) {
+        agent->options->hosts->guard = agent->launching.guard;
+        agent->launching.guard = NULL;
+    } else if (!agent->adopted && agent->phase == MU_PHASE_DONE) {
         mu_checkpoint_remove(agent->run_id);
+    }
     mu_launch_guard_dismiss(agent->launching.guard);
     mu_agent_expect_no_output(agent);
     mu_launch_output_end(agent->launching.output);

@@ -144,6 +144,10 @@ void mu_agent_name_job(struct mu_agent *agent)
     mu_random(bytes, sizeof bytes);
     for (int i = 0; i < 16; i++)
         snprintf(agent->run_id + 2 * i, 3, "%02x", bytes[i]);
+    if (hosts && hosts->run_id[0]) /* a follower's that has stayed */
+        snprintf(agent->run_id, sizeof agent->run_id, "%s", hosts->run_id);
+    else if (hosts)
+        snprintf(agent->options->hosts->run_id, sizeof hosts->run_id, "%s", agent->run_id);
     mu_random(&random, sizeof random);
     if (agent->options->job)
         snprintf(agent->job, sizeof agent->job, "%s", agent->options->job);

@@ -20,7 +20,7 @@
  * The components (component.h), as components.c lists them:
  *
  * job.c      the observer
- * hosts.c    other hosts (with meet.c, mail.c, orders.c, lead.c, rsh.c, follow.c, news.c, rejoin.c)
+ * hosts.c    other hosts (with meet.c, mail.c, orders.c, lead.c, rsh.c, follow.c, news.c, rejoin.c, stay.c)
  * exposition.c  what Prometheus is told (in metrics/: metrics.c, connection.c, address.c, text.c; rpc/http.c)
  * coord.c, grpc.c  the engine, which the servers of clients ask; the coordination service for JAX and TensorFlow
  * tcpstore.c PyTorch's store; mindspore.c, ray.c: schedulers of MindSpore and Ray
@@ -28,7 +28,7 @@
  * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi/wait.c, mpi/folder.c, mpi/unserved.c)
  * pmix.c     PMIx for the tasks, by libpmix
  * health.c   errors of GPUs (with health/watch.c, health/uses.c, health/words.c)
- * status.c   what another host's tasks do and wait for, for people
+ * status.c   what another host's tasks do and wait for; checkpoints.c: what its tasks have saved
  * gather_agent.c  what all hosts give, put together (gather.c, pieces.c)
  */
 #ifndef MU_AGENT_PRIVATE_H
@@ -114,14 +114,13 @@ struct mu_agent {
     bool (*is_over)(struct mu_agent *agent); /* the job, though no task of the launcher's says so; NULL: tasks say it */
     enum mu_agent_event (*open)(struct mu_agent *agent); /* make an attempt's job: what has come of it */
     uint64_t timeout_at, term_at, kill_at;               /* UINT64_MAX: not set */
-    uint64_t give_up_at;    /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
-    uint64_t suspend_until; /* other hosts are to say until then that they have stopped; UINT64_MAX: nothing */
-    pid_t suspend_owner;    /* gets the terminal back afterwards; 0: nobody had it */
-    _Atomic int
-        is_suspended;   /* process-local, a follower's: its tasks are not expected to beat; deaths_watch() looks */
-    uint64_t deadline;  /* of all attempts together; UINT64_MAX: none */
-    int end_signal;     /* the signal that ended the job; 0: none */
-    int is_interrupted; /* the job ends by SIGINT, here or at another host: the tasks get that before SIGTERM */
+    uint64_t give_up_at;      /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
+    uint64_t suspend_until;   /* other hosts are to say until then that they have stopped; UINT64_MAX: nothing */
+    pid_t suspend_owner;      /* gets the terminal back afterwards; 0: nobody had it */
+    _Atomic int is_suspended; /* process-local, a follower's: its tasks need not beat; deaths_watch() looks */
+    uint64_t deadline;        /* of all attempts together; UINT64_MAX: none */
+    int end_signal;           /* the signal that ended the job; 0: none */
+    int is_interrupted;       /* the job ends by SIGINT, here or at another host: the tasks get that before SIGTERM */
     uint64_t interrupted_at;
     int told_to_end;       /* by a signal, whatever had ended the job before: it is not started again */
     int timed_out, broken; /* broken: the launcher itself cannot go on */
@@ -142,6 +141,7 @@ struct mu_agent {
     struct mu_health *health;
     int gpu_failed;                 /* the root cause is a GPU's failure */
     struct mu_agent_bridge *bridge; /* to the other hosts; NULL: there are none */
+    struct mu_agent_stays *stays;   /* those of them that stay from one attempt to the next; NULL: none */
     struct mu_agent_pmix *pmix;     /* NULL: it is not served */
 };
 
@@ -209,7 +209,7 @@ void mu_agent_look_pausing(struct mu_agent *agent);
 extern const struct mu_component mu_observer_component, mu_hosts_component, mu_metrics_component, mu_elastic_component,
     mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_ray_component, mu_mindspore_component,
     mu_workers_component, mu_session_component, mu_notes_component, mu_mpi_component, mu_pmix_component,
-    mu_health_component, mu_status_component, mu_gather_component;
+    mu_health_component, mu_status_component, mu_gather_component, mu_checkpoints_component;
 
 /* ---- exposition.c ---- */
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */

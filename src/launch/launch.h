@@ -175,10 +175,12 @@ bool mu_launch_is_stopped(pid_t pid);
 
 /*
  * The children that the calling process has now are not the job's, nor looked for below: a process that became the
- * launcher by exec may have had some ("exec > >(tee log); exec muster run ..."). Up to 64 of them, known where the
+ * launcher by exec may have had some ("exec > >(tee log); exec muster run ..."). Known where the
  * kernel lists children. One that was reaped is to be forgotten: its number may be another's.
  */
 void mu_launch_note_preexisting(void);
+/* A child of the launcher is one from now on: it outlives the attempt. */
+void mu_launch_note_preexisting_child(pid_t pid);
 void mu_launch_forget_preexisting(pid_t pid);
 
 /* Whether the calling thread has a child other than `except` and the pre-existing, dead or alive. */

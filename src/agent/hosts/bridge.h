@@ -1,11 +1,12 @@
-/* agent/hosts/bridge.h: what the files that look after other hosts share: meet.c, lead.c, rsh.c, follow.c, rejoin.c. */
+/* agent/hosts/bridge.h: what the files that look after other hosts share: meet.c, lead.c, rsh.c, follow.c, rejoin.c,
+ * stay.c. */
 #ifndef MU_AGENT_HOSTS_BRIDGE_H
 #define MU_AGENT_HOSTS_BRIDGE_H
 
 #include <semaphore.h>
 
 #include "agent/hosts/orders.h"
-#include "agent/private.h"
+#include "agent/hosts/stay.h"
 #include "bridge/bridge.h"
 #include "bridge/core/control.h"
 
@@ -21,6 +22,7 @@ struct mu_agent_host {
     uint64_t give_up_at; /* the job ends, and it is awaited until then, if it is away; 0: not yet decided */
     pid_t rsh;           /* 0: none, or it has ended */
     int input;           /* that command's standard input; -1: none */
+    int stays, left;     /* it comes again for the next attempt; it has gone from this one */
     int is_fed;          /* the launcher's input goes there, too, by a descriptor of its own */
 };
 
@@ -47,6 +49,8 @@ struct mu_agent_bridge {
     int meeting;
     sem_t called;     /* the first host's command has been started, or all is said to the agents that look for us */
     _Atomic int stop; /* process-local: the meeting is to end */
+    /* process-local: what the link says of connections is of no use, for hosts come again for the next attempt */
+    _Atomic int comes_again;
     enum muster_status met;
     char why[1024];
 
@@ -72,7 +76,19 @@ void mu_agent_mail_is_here(uv_poll_t *poll, int status, int events);
 /* 0, or -1 with the reason said. */
 int mu_agent_hear_mail(struct mu_agent *agent);
 
+/* stay.c: the leader's part. The job ends: which hosts are to stay for the next attempt, and for how long; those that
+ * are waited for still; they are not to stay. The bridge goes, and another comes. */
+void mu_agent_choose_stays(struct mu_agent *agent, uint64_t *ret_delay_ns);
+uint32_t mu_agent_count_parting(const struct mu_agent_bridge *b);
+void mu_agent_keep_stays(struct mu_agent *agent);
+void mu_agent_take_stays(struct mu_agent *agent);
+/* Its command has ended meanwhile: 1. No attempt follows. */
+int mu_agent_stay_ended(struct mu_agent *agent, const siginfo_t *info);
+void mu_agent_end_stays(struct mu_agent *agent);
+
 /* rsh.c: the host's agent knows what its standard input is for, so the end of ours may be the end of it. */
 void mu_agent_host_has_orders(struct mu_agent_host *host);
+/* A task of it gets the launcher's. */
+int mu_agent_host_takes_input(const struct mu_agent *agent, const struct mu_agent_host *host);
 
 #endif

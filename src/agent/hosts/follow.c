@@ -18,6 +18,7 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
     case MU_CONTROL_ANOTHER:
         mu_agent_tell_all(agent);
         mu_agent_tell_status_again(agent);
+        mu_agent_tell_checkpoints_again(agent);
         mu_agent_gather_lost(agent, 0, "the leader's host has another agent, which knows nothing of what was gathered");
         if (agent->is_suspended) /* by one that has died */
             mu_agent_told_to_go_on(agent);
@@ -43,6 +44,8 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
         break;
     case MU_TALK_OVER:
         b->told_status = (int)mu_unpack_u32(u) & 0xff;
+        agent->options->hosts->stays = mu_unpack_u8(u) == 1;
+        agent->options->hosts->stays_ns = mu_unpack_u64(u);
         b->is_over = 1;
         break;
     default: mu_components_hear(agent, 0, kind, u); /* or what only a follower says */

@@ -34,12 +34,19 @@ static void hosts_part(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
     struct mu_pack what = {.bytes = NULL};
+    uint64_t delay_ns;
 
     if (!b || !b->hosts)
         return;
-    mu_pack_u32(&what, (uint32_t)mu_agent_exit_status(agent));
     b->is_over = 1;
-    mu_agent_tell(agent, UINT32_MAX, MU_TALK_OVER, &what);
+    mu_agent_choose_stays(agent, &delay_ns);
+    for (uint32_t i = 1; i < b->num_hosts; i++) {
+        mu_pack_reset(&what);
+        mu_pack_u32(&what, (uint32_t)mu_agent_exit_status(agent));
+        mu_pack_u8(&what, (uint8_t)b->hosts[i].stays);
+        mu_pack_u64(&what, delay_ns);
+        mu_agent_tell(agent, i, MU_TALK_OVER, &what);
+    }
     mu_pack_done(&what);
     if (b->met != MUSTER_OK || !agent->muster) /* they have not been told anything */
         mu_agent_signal_rsh(agent, SIGTERM);
@@ -50,15 +57,17 @@ void mu_agent_look_parting(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
 
-    if (b && b->hosts && mu_agent_signal_rsh(agent, 0) > 0) {
+    if (b && b->hosts && mu_agent_count_parting(b) > 0) {
         agent->phase_until = b->part_until;
         if (muster_now_ns() < b->part_until)
             return;
         mu_agent_tell(agent, UINT32_MAX, MU_TALK_KILL, NULL);
         for (uint32_t i = 1; i < b->num_hosts; i++)
-            if (b->hosts[i].rsh)
+            if (b->hosts[i].rsh && !(b->hosts[i].stays && b->hosts[i].left))
                 mu_agent_say("host %s does not end: its command is killed", b->hosts[i].name);
         mu_agent_signal_rsh(agent, SIGKILL);
+        for (uint32_t i = 1; i < b->num_hosts; i++)
+            b->hosts[i].stays = 0;
     }
     mu_agent_post(agent, MU_ON_PARTED);
 }
@@ -73,4 +82,5 @@ const struct mu_component mu_hosts_component = {
     .child_ended = mu_agent_command_ended,
     .part = hosts_part,
     .leave = mu_agent_close_bridge,
+    .close = mu_agent_end_stays,
 };

@@ -27,8 +27,10 @@ struct mu_agent_orders {
     struct mu_launch_size size; /* of its terminal */
     int serves;                 /* the coordination service; then, as its engine does it: */
     int register_barrier, shutdown_barrier;
-    uint16_t ports[2];   /* for torch and JAX, on the host of task 0 */
-    char master[300];    /* which is called this */
+    uint16_t ports[2];    /* for torch and JAX, on the host of task 0 */
+    char master[300];     /* which is called this */
+    uint8_t *checkpoints; /* the newest whole generations, as checkpoint/hosts.c packs them; NULL: none */
+    size_t checkpoints_len;
     char *directory;     /* where the job was started; NULL: the agent's own will do */
     char **words, **env; /* of its command line, behind "muster run", and its variables; NULL: the agent has its own */
     /* not packed: the bridge knows */
@@ -57,11 +59,16 @@ struct mu_agent_hosts {
     int colour[3];
     struct mu_agent_orders *orders; /* the leader's, to be filled in further; a follower's: that it got */
     struct mu_agent_bridge *met;    /* a follower's, from mu_agent_come() */
+    /* a follower's that stays for the next attempt (agent/hosts/stay.c) */
+    int stays;
+    uint64_t stays_ns;             /* how long the leader may take to listen again */
+    char run_id[40];               /* of all its attempts; "": of none yet */
+    struct mu_launch_guard *guard; /* of the last one: it guards what outlives that; NULL: none */
 };
 
 /* A follower: meet the leader, and hear what is to be done. 0, or an exit status with the reason said. */
 int mu_agent_come(struct mu_agent_hosts *hosts, const char *job);
-/* The same when nothing comes of it. */
+/* The same when nothing comes of it, or of what it has stayed for: that is removed. */
 void mu_agent_go(struct mu_agent_hosts *hosts);
 
 /* What messages begin with; "muster run" until then. */

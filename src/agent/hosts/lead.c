@@ -124,6 +124,7 @@ static void take_another(struct mu_agent *agent, const struct mu_agent_host *hos
     mu_agent_say(
         "host %s has another agent: how its tasks end is not known from now on, only whether they are in error",
         host->name);
+    mu_agent_tell_checkpoints_again(agent);
     mu_agent_forget_status(agent, host_id);
     mu_agent_gather_lost(agent, host_id, "a host has another agent, which knows nothing of what was gathered before");
     if (agent->force == MU_FORCE_TERM)
@@ -258,6 +259,8 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
     uint32_t others;
     char lost[400];
 
+    if (host && b->is_over)
+        host->left = 1;
     if (!host || host->lost || b->is_over || (host->over && !mu_agent_is_live(agent)))
         return;
     host->lost = 1;
@@ -332,6 +335,8 @@ int mu_agent_command_ended(struct mu_agent *agent, const siginfo_t *info)
     siginfo_t reaped;
     char why[300];
 
+    if (mu_agent_stay_ended(agent, info))
+        return 1;
     for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++) {
         struct mu_agent_host *host = &b->hosts[i];
 
@@ -340,9 +345,11 @@ int mu_agent_command_ended(struct mu_agent *agent, const siginfo_t *info)
         if (!host->over && (b->meeting || !b->options->adopt_ns)) /* while the number is still its own */
             kill(-host->rsh, SIGKILL);
         mu_launch_guard_command(agent->launching.guard, i, 0);
+        mu_launch_forget_preexisting(info->si_pid);
         waitid(P_PID, (id_t)info->si_pid, &reaped, WEXITED);
         host->rsh = 0;
         if (host->over || b->is_over || agent->broken) {
+            host->left = 1;
             /* of its own accord: where the job has failed, it ends with the status that it was told */
             agent->lost_output |= info->si_code == CLD_EXITED && info->si_status == MU_AGENT_EXIT_FAILED &&
                                   mu_agent_exit_status(agent) == 0;

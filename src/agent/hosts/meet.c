@@ -15,13 +15,18 @@
 #include "agent/hosts/bridge.h"
 #include "agent/process/elastic.h"
 #include "base/process.h"
+#include "checkpoint/checkpoint.h"
+
+enum { AGAIN_MS = 10 }; /* between two tries of a host that has stayed */
 
 /* ---- what the bridge tells, in its threads ---------------------------------------------------------------------- */
 
 static void hear_sentence(void *arg, const char *sentence)
 {
-    (void)arg;
-    mu_agent_say("%s", sentence);
+    const struct mu_agent_bridge *b = arg;
+
+    if (!b->comes_again) /* too early, perhaps: it tries again */
+        mu_agent_say("%s", sentence);
 }
 
 /*
@@ -65,6 +70,8 @@ struct mu_agent_bridge *mu_agent_new_bridge(const struct mu_agent_hosts *options
     sem_init(&b->called, 0, 0);
     if (options->node == 0)
         b->hosts = calloc(options->nodes, sizeof *b->hosts);
+    for (uint32_t i = 0; b->hosts && i < options->nodes; i++)
+        b->hosts[i].input = -1;
     if (b->event_fd >= 0 && (b->hosts || options->node > 0))
         return b;
     if (b->event_fd >= 0)
@@ -135,7 +142,7 @@ void mu_agent_bridge_options(struct mu_agent_bridge *b, struct mu_bridge_options
     ret_options->link.key = hosts->key;
     ret_options->link.timeout_ns = hosts->heartbeat_timeout_ns;
     ret_options->link.star_hosts = hosts->node == 0 ? star_hosts() : 0;
-    ret_options->link.is_called = hosts->is_called;
+    ret_options->link.is_called = hosts->is_called && !hosts->stays; /* the leader may not listen yet */
     ret_options->link.join.node = hosts->node;
     ret_options->link.join.nodes = hosts->nodes;
     ret_options->link.join.num_tasks = hosts->tasks_here;
@@ -182,13 +189,23 @@ int mu_agent_come(struct mu_agent_hosts *hosts, const char *job)
     mu_random(hosts->incarnation, sizeof hosts->incarnation);
     mu_agent_bridge_options(b, &options);
     options.job = job;
+    if (hosts->stays)
+        options.join_until = muster_after_ns(hosts->join_timeout_ns + hosts->stays_ns);
     watched = hosts->watches_stdin && pthread_create(&watcher, NULL, watch_input, b) == 0;
+    b->comes_again = hosts->stays;
     status = mu_bridge_meet(&options, &b->stop, &b->bridge);
+    /* The leader may be in the attempt that is over, and refuse a host that it knows by another incarnation. */
+    while (status && hosts->stays && !b->stop && muster_now_ns() < options.join_until) {
+        poll(NULL, 0, AGAIN_MS);
+        status = mu_bridge_meet(&options, &b->stop, &b->bridge);
+    }
+    b->comes_again = 0;
     if (watched)
         stop_watching(b, watcher);
     if (status != MUSTER_OK) {
-        mu_agent_say("%s%s", b->stop ? "standard input, where --key-file - has the key, has ended: " : "",
-                     muster_last_error());
+        if (!b->stop || !hosts->stays) /* there is no other attempt */
+            mu_agent_say("%s%s", b->stop ? "standard input, where --key-file - has the key, has ended: " : "",
+                         muster_last_error());
         free_bridge(b);
         return MU_AGENT_EXIT_FAILED;
     }
@@ -198,6 +215,7 @@ int mu_agent_come(struct mu_agent_hosts *hosts, const char *job)
         free_bridge(b);
         return MU_AGENT_EXIT_FAILED;
     }
+    hosts->stays = 0;
     hosts->node = shape->host;
     hosts->adopt_ns = shape->adopt_ns;
     hosts->nodes = b->num_hosts = shape->num_hosts;
@@ -217,6 +235,11 @@ void mu_agent_go(struct mu_agent_hosts *hosts)
     if (hosts->met)
         free_bridge(hosts->met);
     hosts->met = NULL;
+    if (hosts->guard)
+        mu_checkpoint_remove(hosts->run_id);
+    mu_launch_guard_dismiss(hosts->guard);
+    mu_launch_guard_free(hosts->guard);
+    hosts->guard = NULL;
 }
 
 static void *hosts_meet(void *arg)
@@ -258,6 +281,18 @@ static void remove_address(const struct mu_agent_hosts *hosts)
         unlink(path);
 }
 
+/* What the attempts before have left: that of all hosts is this one's word. */
+static void newest_prepare(struct mu_agent *agent)
+{
+    struct mu_agent_orders *orders = agent->bridge->options->orders;
+    struct mu_pack p = {.bytes = NULL};
+
+    if (agent->attempt)
+        mu_checkpoint_pack_newest(agent->run_id, agent->num_tasks, &p);
+    orders->checkpoints = p.bytes;
+    orders->checkpoints_len = p.len;
+}
+
 /* What the leader says to those that come, and where it waits for them. */
 static int meeting_prepare(struct mu_agent *agent)
 {
@@ -271,6 +306,8 @@ static int meeting_prepare(struct mu_agent *agent)
         return -1;
     }
     mu_agent_find_door(hosts, b->listen_at, sizeof b->listen_at);
+    mu_agent_take_stays(agent);
+    newest_prepare(agent);
     orders->attempt = agent->attempt;
     orders->size = mu_launch_size_here();
     orders->colour[1] = mu_agent_shows_colour(1);
@@ -279,15 +316,15 @@ static int meeting_prepare(struct mu_agent *agent)
     orders->register_barrier = grpc && grpc->register_barrier;
     orders->shutdown_barrier = grpc && grpc->shutdown_timeout_ns;
     mu_agent_orders_pack(&b->welcome, orders);
+    free(orders->checkpoints); /* they have it */
+    orders->checkpoints = NULL;
+    orders->checkpoints_len = 0;
     if (b->welcome.failed) {
         mu_agent_say("out of memory");
         return -1;
     }
-    for (uint32_t i = 0; i < b->num_hosts; i++) {
-        b->hosts[i].input = -1;
-        if (hosts->list)
-            snprintf(b->hosts[i].name, sizeof b->hosts[i].name, "%s", hosts->list->list[i].name);
-    }
+    for (uint32_t i = 0; i < b->num_hosts && hosts->list; i++)
+        snprintf(b->hosts[i].name, sizeof b->hosts[i].name, "%s", hosts->list->list[i].name);
     return 0;
 }
 
@@ -413,6 +450,7 @@ void mu_agent_close_bridge(struct mu_agent *agent)
     if (!b)
         return;
     remove_address(b->options);
+    mu_agent_keep_stays(agent);
     if (agent->has_loop && b->poll.loop)
         uv_close((uv_handle_t *)&b->poll, NULL);
     if (agent->has_loop && b->input.loop)

@@ -15,7 +15,7 @@
 #include "agent/hosts/orders.h"
 #include "base/error.h"
 
-enum { ORDERS_FORM = 4, WORDS_MAX = 1 << 20, TEXT_MAX = 1 << 20 };
+enum { ORDERS_FORM = 5, WORDS_MAX = 1 << 20, TEXT_MAX = 1 << 20, CHECKPOINTS_MAX = 16 << 20 };
 
 /* Which of the leader's variables are not for another host. */
 static int variable_stays(const char *variable)
@@ -62,12 +62,26 @@ void mu_agent_orders_pack(struct mu_pack *p, const struct mu_agent_orders *order
     mu_pack_u16(p, orders->ports[0]);
     mu_pack_u16(p, orders->ports[1]);
     mu_pack_text(p, orders->master);
+    mu_pack_blob(p, orders->checkpoints, orders->checkpoints_len);
     mu_pack_u8(p, orders->words != NULL);
     if (!orders->words)
         return;
     mu_pack_text(p, orders->directory);
     pack_list(p, orders->words, NULL);
     pack_list(p, orders->env, variable_stays);
+}
+
+static void checkpoints_unpack(struct mu_unpack *u, struct mu_agent_orders *ret_orders)
+{
+    size_t len;
+    const void *bytes = mu_unpack_blob(u, CHECKPOINTS_MAX, &len);
+
+    if (!bytes || !len)
+        return;
+    ret_orders->checkpoints = malloc(len);
+    u->failed |= !ret_orders->checkpoints;
+    if (ret_orders->checkpoints)
+        memcpy(ret_orders->checkpoints, bytes, ret_orders->checkpoints_len = len);
 }
 
 /* malloc()ed; NULL: it cannot be read. */
@@ -125,6 +139,7 @@ enum muster_status mu_agent_orders_unpack(const void *bytes, size_t len, struct 
     ret_orders->ports[0] = mu_unpack_u16(&u);
     ret_orders->ports[1] = mu_unpack_u16(&u);
     mu_unpack_text(&u, ret_orders->master, sizeof ret_orders->master);
+    checkpoints_unpack(&u, ret_orders);
     if (mu_unpack_u8(&u)) {
         ret_orders->directory = unpack_text(&u);
         ret_orders->words = unpack_list(&u);
@@ -146,6 +161,9 @@ static void free_list(char **list)
 void mu_agent_orders_done(struct mu_agent_orders *orders)
 {
     free(orders->directory);
+    free(orders->checkpoints);
+    orders->checkpoints = NULL;
+    orders->checkpoints_len = 0;
     free_list(orders->words);
     free_list(orders->env);
     orders->directory = NULL;

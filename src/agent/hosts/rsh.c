@@ -314,8 +314,7 @@ static int make_command(const struct mu_agent *agent, uint32_t host, struct comm
 /* ---- standard input -----------------------------------------------------------------------------------------------
  */
 
-/* A task of this host gets the launcher's. */
-static int takes_input(const struct mu_agent *agent, const struct mu_agent_host *host)
+int mu_agent_host_takes_input(const struct mu_agent *agent, const struct mu_agent_host *host)
 {
     int32_t to = agent->options->stdin_to;
 
@@ -328,7 +327,7 @@ bool mu_agent_needs_feed(const struct mu_agent *agent)
     int needs = agent->options->stdin_to == MU_AGENT_STDIN_ALL && agent->local_tasks > 0;
 
     for (uint32_t i = 1; b && b->hosts && b->options->list && i < b->num_hosts; i++)
-        needs |= takes_input(agent, &b->hosts[i]);
+        needs |= mu_agent_host_takes_input(agent, &b->hosts[i]);
     return needs;
 }
 
@@ -344,7 +343,7 @@ int mu_agent_feed_rsh(struct mu_agent *agent)
     struct mu_agent_bridge *b = agent->bridge;
 
     for (uint32_t i = 1; i < mu_agent_num_rsh(agent); i++)
-        if (b->hosts[i].input >= 0 && !b->hosts[i].is_fed && takes_input(agent, &b->hosts[i])) {
+        if (b->hosts[i].input >= 0 && !b->hosts[i].is_fed && mu_agent_host_takes_input(agent, &b->hosts[i])) {
             int fd = fcntl(b->hosts[i].input, F_DUPFD_CLOEXEC, 0);
 
             if (fd < 0)
@@ -456,7 +455,7 @@ int mu_agent_start_rsh(struct mu_agent *agent)
     struct mu_agent_bridge *b = agent->bridge;
 
     for (uint32_t i = 1; i < b->num_hosts && b->options->list; i++) {
-        if (start_one(agent, i))
+        if (!b->hosts[i].rsh && start_one(agent, i))
             return -1;
         if (i == 1)
             sem_post(&b->called);

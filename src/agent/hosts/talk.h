@@ -26,7 +26,7 @@ enum mu_agent_talk {
     MU_TALK_END = 17,    /* u8 SIGINT comes first: SIGTERM, and SIGKILL after the grace */
     MU_TALK_KILL = 18,   /* SIGKILL */
     MU_TALK_TAIL = 19,   /* u32 task: say the last lines that it wrote */
-    MU_TALK_OVER = 20,   /* u32 exit status of the job: go */
+    MU_TALK_OVER = 20,   /* u32 exit status of the job: go; u8: come again, within u64 ns, for another attempt */
     MU_TALK_STOP = 21,   /* ^Z: stop the tasks, and say so: this agent will be stopped, too */
     MU_TALK_GO = 22,     /* it goes on, or was not stopped: so shall they */
     /* both ways */
@@ -34,8 +34,9 @@ enum mu_agent_talk {
     /* text: a round's name, u32 bytes, u32 where these begin, blob: to the leader one host's part, from it the answer
      */
     MU_TALK_GATHER = 33,
-    MU_TALK_MPI = 35,  /* u8 'p', bytes: what tasks have published; u8 'w', text: the waiters, to the leader */
-    MU_TALK_PMIX = 34, /* u8 more pieces follow, bytes: of a message of compat/pmix.h */
+    MU_TALK_MPI = 35,        /* u8 'p', bytes: what tasks have published; u8 'w', text: the waiters, to the leader */
+    MU_TALK_CHECKPOINT = 36, /* rows of a checkpoint, as checkpoint/hosts.c packs them */
+    MU_TALK_PMIX = 34,       /* u8 more pieces follow, bytes: of a message of compat/pmix.h */
 };
 
 #endif

@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 
+#include "agent/hosts/stay.h"
 #include "checkpoint/checkpoint.h"
 
 #define DELAY_MAX_NS 60000000000ull
@@ -110,6 +111,14 @@ static void attempt_prepare(struct mu_agent *agent, uint64_t delay_ns)
     agent->kill_at = UINT64_MAX;
     agent->timeout_at = agent->deadline;
     agent->phase_until = muster_after_ns(delay_ns);
+}
+
+int mu_agent_may_begin_again(const struct mu_agent *agent, uint64_t *ret_delay_ns)
+{
+    *ret_delay_ns = mu_agent_restart_delay(agent, agent->attempt);
+    return !agent->told_to_end && !agent->timed_out && !agent->broken && !agent->spawn_status &&
+           !agent->options->elastic && !agent->options->restart_tasks && !mu_agent_follows(agent) && !agent->adopted &&
+           agent->attempt < agent->options->restarts && agent->root_cause >= 0 && !agent->gave_up;
 }
 
 int mu_agent_job_again(struct mu_agent *agent)

@@ -11,6 +11,19 @@
 
 #define GUARD_RESTARTS_MAX 100
 
+/* A follower that has stayed: the guard of the attempt before is not needed any more. */
+static void guard_relieve(struct mu_agent *agent)
+{
+    struct mu_agent_hosts *hosts = agent->options->hosts;
+
+    if (!hosts || !hosts->guard)
+        return;
+    mu_launch_forget_preexisting(mu_launch_guard_pid(hosts->guard));
+    mu_launch_guard_dismiss(hosts->guard);
+    mu_launch_guard_free(hosts->guard);
+    hosts->guard = NULL;
+}
+
 int mu_agent_start_guard(struct mu_agent *agent)
 {
     struct mu_launch_failure failure;
@@ -27,6 +40,7 @@ int mu_agent_start_guard(struct mu_agent *agent)
         mu_agent_say("cannot start the guard: %s: %s", failure.step, strerror(failure.error));
         return -1;
     }
+    guard_relieve(agent);
     return 0;
 }
 

@@ -301,6 +301,22 @@ static int run_own(struct mu_cli_call *call, struct agent *agent, struct mu_cli_
     return code ? code : mu_agent_run(&job->options);
 }
 
+/* An attempt of the job; where the leader has said that this host stays, another follows. */
+static int run_attempt(struct mu_cli_call *call, struct agent *agent, struct mu_cli_job *job)
+{
+    int code = 0;
+
+    if (agent->node.nodes > 1 && agent->node.node > 0)
+        code = mu_agent_come(&agent->hosts, call->values[MU_OPT_JOB]);
+    if (code)
+        agent->hosts.stays = 0;
+    if (!code && agent->orders.words && call->count > 0)
+        code = mu_cli_usage(call, "the leader has a command for this host: say none here");
+    if (!code)
+        code = agent->orders.words ? run_led(call, agent, job) : run_own(call, agent, job);
+    return code;
+}
+
 static int agent_join(struct mu_cli_call *call)
 {
     struct agent agent = {.leader = ""};
@@ -322,12 +338,13 @@ static int agent_join(struct mu_cli_call *call)
     mu_agent_call_me(name);
     /* The leader has the command, so it is a 'muster run', which calls others when it listens. */
     agent.hosts.is_called = call->count == 0;
-    if (agent.node.nodes > 1 && agent.node.node > 0)
-        code = mu_agent_come(&agent.hosts, call->values[MU_OPT_JOB]);
-    if (!code && agent.orders.words && call->count > 0)
-        code = mu_cli_usage(call, "the leader has a command for this host: say none here");
-    if (!code)
-        code = agent.orders.words ? run_led(call, &agent, &job) : run_own(call, &agent, &job);
+    code = run_attempt(call, &agent, &job);
+    while (agent.hosts.stays) {
+        mu_cli_job_done(&job);
+        mu_agent_orders_done(&agent.orders);
+        job = (struct mu_cli_job){.apps.num_tasks = 0};
+        code = run_attempt(call, &agent, &job);
+    }
     mu_agent_go(&agent.hosts);
     mu_cli_job_done(&job);
     mu_agent_orders_done(&agent.orders);

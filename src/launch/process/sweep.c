@@ -25,17 +25,18 @@
 #include <unistd.h>
 
 #include "base/process.h"
+#include "launch/hosts.h"
 
 #define ENVIRON_MAX (4u << 20)
 
-enum { PREEXISTING_MAX = 64, PID_TEXT = 11, CHASE_ROUNDS = 256, CHASE_MAX = 4096 };
+enum { PREEXISTING_MAX = MU_LAUNCH_HOSTS_MAX + 64, PID_TEXT = 11, CHASE_ROUNDS = 256, CHASE_MAX = 4096 };
 
 /* Passes that find nothing before nothing is believed to be there: a process has no environment while it execs. More
  * where processes end unseen: they may be anybody's, on a busy machine. */
 enum { EMPTY_SURE = 2, EMPTY_DOUBTED = 10 };
 
 static pid_t preexisting[PREEXISTING_MAX]; /* of this process, which has one launcher at most; 0: free */
-static int num_preexisting;                /* as many as were noted: nearly always none */
+static int num_preexisting; /* as many as were noted: nearly always none, or commands of hosts that stay */
 
 struct facts {
     pid_t parent, group, session;
@@ -275,6 +276,18 @@ void mu_launch_note_preexisting(void)
         preexisting[num_preexisting++] = (pid_t)pid;
         at = end;
     }
+}
+
+void mu_launch_note_preexisting_child(pid_t pid)
+{
+    mu_launch_forget_preexisting(pid);
+    for (int i = 0; i < num_preexisting; i++)
+        if (preexisting[i] == 0) {
+            preexisting[i] = pid;
+            return;
+        }
+    if (num_preexisting < PREEXISTING_MAX)
+        preexisting[num_preexisting++] = pid;
 }
 
 void mu_launch_forget_preexisting(pid_t pid)
