@@ -102,7 +102,7 @@ struct mu_agent_tf {
     int own_kernels;           /* no executors but muster's own kernels, in the agent: session/inner.h */
     int insecure;              /* at an address that other machines reach */
 };
-/* "ADDRESS sessions N running N steps N failed N created N closed N reset N collected N executors N". */
+/* "ADDRESS sessions N running N steps N failed N created N closed N reset N collected N executors N direct N". */
 #define MU_AGENT_TF_KEY "muster/tf"
 
 /* A job with a number of tasks that changes. What a lost task does: */

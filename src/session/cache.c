@@ -96,7 +96,7 @@ static void compiled_free(struct mu_ss_compiled *c)
         if (part->call)
             executor->kind->cancel(part->call);
         if (part->graph && !c->session->broken)
-            executor->kind->deregister_graph(executor, c->session->handle, part->graph);
+            executor->kind->deregister_graph(executor, c->session->handle, part->graph, part->way);
         free(part->graph);
         free(part->bytes);
     }
@@ -277,6 +277,7 @@ static void on_part_registered(void *arg, const struct mu_executor_answer *a)
                    name, a->text);
     } else {
         part->graph = strdup(a->graph);
+        part->way = a->way;
         if (!part->graph)
             mu_ss_fail(&c->error, MUSTER_RESOURCE_EXHAUSTED, "no memory for a step");
     }
@@ -293,7 +294,8 @@ void mu_ss_compiled_register(struct mu_ss_compiled *c)
     for (uint32_t i = 0; i < c->num_parts; i++) {
         struct mu_ss_part *part = &c->parts[i];
         struct mu_executor *executor = part->member->executor;
-        struct mu_executor_graph graph = {.session = s->handle, .graph = {part->bytes, part->len}};
+        struct mu_executor_graph graph = {
+            .session = s->handle, .graph = {part->bytes, part->len}, .is_whole = c->is_whole};
 
         graph.config = (struct mu_executor_bytes){s->config.data, s->config.len};
         if (s->options && s->options->has_graph_options)

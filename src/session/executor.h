@@ -18,6 +18,7 @@
 
 struct mu_executor;
 struct mu_executor_call; /* one that is not done */
+struct mu_direct_way;    /* a shorter one for a graph's steps: session/direct.h */
 
 struct mu_executor_bytes {
     const void *at;
@@ -36,10 +37,13 @@ struct mu_executor_answer {
     const char *text;                        /* why not; "" */
     bool is_lost;                            /* the executor is gone: it did not answer itself */
     const char *graph;                       /* register_graph: its handle */
+    struct mu_direct_way *way;               /* the same; NULL: none */
     const struct mu_executor_bytes *devices; /* devices: DeviceAttributes */
     uint32_t num_devices;
     const struct mu_executor_tensor *tensors; /* run: of the keys that were asked for, in any order */
     uint32_t num_tensors;
+    void **buffers; /* run: where the tensors lie, malloc()ed: one that is taken becomes NULL here; NULL: none may be */
+    bool is_clean;  /* run: cleanup() has nothing to do */
     struct mu_executor_bytes step_stats, cost_graph; /* run: StepStats, CostGraphDef; empty: none */
     const struct mu_executor_bytes *graphs;          /* run: GraphDefs, as they were run */
     uint32_t num_graphs;
@@ -58,10 +62,13 @@ struct mu_executor_graph {
         graph; /* GraphDef: this task's part. _Send and _Recv join it to the others and the client */
     struct mu_executor_bytes config; /* ConfigProto; its graph_options (empty: none) are in graph_options, too */
     struct mu_executor_bytes graph_options;
+    bool
+        is_whole; /* its steps have no other part, never wait, and leave nothing but variables: mu_ss_part_is_whole() */
 };
 
-struct mu_executor_run {
+struct mu_executor_run { /* what is sent is valid until it is done, or cancelled */
     const char *session, *graph;
+    struct mu_direct_way *way;
     int64_t step;                          /* all parts of a step have one number */
     const struct mu_executor_tensor *send; /* what the client feeds */
     uint32_t num_send;
@@ -84,7 +91,8 @@ struct mu_executor_kind {
     void (*delete_session)(struct mu_executor *executor, const char *session);
     struct mu_executor_call *(*register_graph)(struct mu_executor *executor, const struct mu_executor_graph *graph,
                                                mu_executor_done *done, void *arg);
-    void (*deregister_graph)(struct mu_executor *executor, const char *session, const char *graph);
+    void (*deregister_graph)(struct mu_executor *executor, const char *session, const char *graph,
+                             struct mu_direct_way *way);
     struct mu_executor_call *(*run)(struct mu_executor *executor, const struct mu_executor_run *run,
                                     mu_executor_done *done, void *arg);
     void (*cleanup)(struct mu_executor *executor, int64_t step); /* nothing of that step is wanted any more */

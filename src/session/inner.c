@@ -220,11 +220,13 @@ static struct mu_executor_call *local_register(struct mu_executor *executor, con
     return call ? mu_inner_call_answer(call) : NULL;
 }
 
-static void local_deregister(struct mu_executor *executor, const char *name, const char *handle)
+static void local_deregister(struct mu_executor *executor, const char *name, const char *handle,
+                             struct mu_direct_way *way)
 {
     struct local_session *session = inner_session_find(executor, name);
     struct local_graph *graph = graph_find(session, handle);
 
+    (void)way;
     if (graph)
         graph_free(session, graph);
 }

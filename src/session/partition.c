@@ -384,6 +384,7 @@ static bool graph_cut(struct mu_ss_cutting *cut, const struct mu_ss_want *want)
             return false;
     if (!fetches_cut(cut, want))
         return false;
+    cut->c->is_whole = !cut->is_looping && mu_ss_part_is_whole(cut->s, cut->sub->is_needed, cut->c);
     return !cut->is_exhausted && parts_pack(cut);
 }
 

@@ -25,7 +25,8 @@ void mu_master_stats(const struct mu_master *service, struct mu_master_stats *re
                                     .reset = service->num_reset,
                                     .collected = service->num_collected,
                                     .steps = service->num_steps,
-                                    .failed = service->num_failed};
+                                    .failed = service->num_failed,
+                                    .direct = service->num_direct};
     for (const struct mu_ss_session *s = service->sessions; s; s = s->next)
         ret->running += steps_count(s);
 }

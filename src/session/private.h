@@ -21,6 +21,7 @@
  *   replies.c    request ids, and the replies that are kept for them
  *   people.c     which sessions there are, for people
  *   remote.c     the executors that are servers of WorkerService
+ *   direct.h     a way past gRPC to those that are muster's own
  *
  * A graph knows neither sockets nor executors. All text that a client gets is TensorFlow's where programs look at it.
  */
@@ -182,6 +183,7 @@ struct mu_ss_part {
     struct mu_ss_compiled *compiled;
     struct mu_ss_member *member;
     char *graph; /* its handle there; NULL: it is not registered */
+    struct mu_direct_way *way;
     struct mu_executor_call *call;
     void *bytes; /* its GraphDef, until it is registered */
     size_t len;
@@ -204,7 +206,8 @@ struct mu_ss_compiled {
     uint32_t num_parts, num_registering;
     struct mu_ss_step *waiting;
     struct mu_ss_error error;
-    bool is_kept; /* in the cache */
+    bool is_kept;  /* in the cache */
+    bool is_whole; /* its one part may go a shorter way */
 };
 
 /* What a step needs. A feed stands for a tensor; a connection, too, and what it stands for comes from another one. */
@@ -230,6 +233,9 @@ int32_t mu_ss_feed_of(const struct mu_ss_graph *g, const struct mu_ss_subgraph *
  * a feed that the fetch in place *ret_at wants for. */
 const char *mu_ss_wanting(const struct mu_ss_graph *g, const struct mu_ss_compiled *c, const uint32_t *fetches,
                           uint32_t count, const bool *given, uint32_t *ret_at);
+/* The only part of a step may be run by a session of the executor's own: there is no loop, no function and nothing that
+ * waits, all is on the processor, what is fed and fetched are numbers, and what stays behind are variables. */
+bool mu_ss_part_is_whole(const struct mu_ss_session *s, const bool *is_needed, const struct mu_ss_compiled *c);
 bool mu_ss_partition(struct mu_ss_session *s, const struct mu_ss_want *want, const struct mu_ss_subgraph *sub,
                      struct mu_ss_compiled *c, struct mu_ss_error *error);
 
@@ -250,6 +256,7 @@ struct mu_ss_running { /* a part of a step */
     struct mu_ss_step *step;
     struct mu_ss_part *part;
     struct mu_executor_call *call; /* NULL: it is done */
+    bool is_clean;                 /* there is nothing that is to be cleaned up */
 };
 struct mu_ss_step {
     struct mu_ss_step *next, *prev; /* of the session's */
@@ -287,6 +294,10 @@ void mu_ss_step_tick(struct mu_ss_step *step, uint64_t now);
 /* The tensor may be what the feed is declared to be. */
 bool mu_ss_feed_check(const struct mu_ss_feed *feed, const char *node, ProtobufCBinaryData tensor, uint32_t number,
                       struct mu_ss_error *error);
+struct mu_direct_tensor;
+/* The tensor's numbers lie in one piece: it is described. */
+bool mu_ss_tensor_plain(struct mu_executor_bytes bytes, struct mu_direct_tensor *ret,
+                        struct mu_executor_bytes *ret_content);
 /* What is given for the subgraph's feed: of that name, or for a callable by place. */
 void mu_ss_step_feed(struct mu_ss_step *step, uint32_t feed, const ProtobufCBinaryData *tensor);
 /* This fetch is answered, under this name; in the subgraph's order. */
@@ -437,7 +448,7 @@ struct mu_master {
     uint32_t num_sessions;
     struct mu_ss_replies replies;
     struct mu_ss_reset *resets;
-    uint64_t num_steps, num_failed, num_created, num_closed, num_reset, num_collected;
+    uint64_t num_steps, num_direct, num_failed, num_created, num_closed, num_reset, num_collected;
     uv_timer_t timer;
     void (*stopped)(void *arg);
     void *stopped_arg;

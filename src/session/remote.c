@@ -8,10 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/list.h"
 #include "rpc/stub.h"
+#include "session/direct.h"
 #include "session/private.h"
 
 enum { REACH_MS = 10000, ANSWER_MS = 30000, PROBE_MS = 5000, SILENT_MS = 10000 };
@@ -20,6 +22,7 @@ enum { REACH_MS = 10000, ANSWER_MS = 30000, PROBE_MS = 5000, SILENT_MS = 10000 }
 struct remote {
     struct mu_executor executor; /* first */
     struct mu_stub *stub;
+    struct mu_direct *direct; /* NULL: it has no channel */
     struct mu_remote_options o;
     uv_timer_t timer;
     char *address, *job;
@@ -35,6 +38,8 @@ struct remote_call {
     struct remote_call *next, *prev;
     struct remote *remote;
     struct mu_stub_call *wire;
+    struct mu_direct_call *direct; /* instead of wire */
+    struct mu_direct_way *way;     /* of a graph that is being registered */
     bool (*read)(struct remote_call *call, const void *bytes, size_t len);
     bool is_run;
     mu_executor_done *done;
@@ -52,6 +57,7 @@ static void call_free(struct remote_call *call)
 {
     MU_LIST_DROP(call->remote->calls, call);
     call->remote->num_runs -= call->is_run;
+    mu_direct_way_drop(call->way);
     free(call);
 }
 
@@ -121,11 +127,20 @@ static struct mu_executor_call *remote_call(struct mu_executor *executor, const 
     return NULL;
 }
 
+/* Its answer is wanted no more. */
+static void remote_stop(struct remote_call *call)
+{
+    if (call->direct)
+        mu_direct_cancel(call->direct);
+    else
+        mu_stub_cancel(call->wire);
+}
+
 static void remote_cancel(struct mu_executor_call *opaque)
 {
     struct remote_call *call = (struct remote_call *)opaque;
 
-    mu_stub_cancel(call->wire);
+    remote_stop(call);
     call_free(call);
 }
 
@@ -217,10 +232,13 @@ static struct mu_executor_call *remote_cleanup_all(struct mu_executor *executor,
 static bool graph_read(struct remote_call *call, const void *bytes, size_t len)
 {
     Mu__Session__RegisterGraphResponse *m = mu__session__register_graph_response__unpack(NULL, len, bytes);
+    struct mu_executor_answer a;
 
     if (!m)
         return false;
-    call_end(call, &(struct mu_executor_answer){.text = "", .graph = m->graph_handle ? m->graph_handle : ""});
+    a = (struct mu_executor_answer){.text = "", .graph = m->graph_handle ? m->graph_handle : "", .way = call->way};
+    call->way = NULL;
+    call_end(call, &a);
     mu__session__register_graph_response__free_unpacked(m, NULL);
     return true;
 }
@@ -230,6 +248,7 @@ static struct mu_executor_call *remote_register(struct mu_executor *executor, co
 {
     static const struct how how = {PATH("RegisterGraph"), graph_read, 0, 0, true};
     Mu__Session__RegisterGraphRequest m = MU__SESSION__REGISTER_GRAPH_REQUEST__INIT;
+    struct remote_call *call;
 
     m.session_handle = (char *)(uintptr_t)graph->session;
     m.has_graph_def = m.has_graph_options = m.has_debug_options = m.has_config_proto = true;
@@ -237,15 +256,20 @@ static struct mu_executor_call *remote_register(struct mu_executor *executor, co
     m.graph_options = (ProtobufCBinaryData){graph->graph_options.len, (uint8_t *)(uintptr_t)graph->graph_options.at};
     m.config_proto = (ProtobufCBinaryData){graph->config.len, (uint8_t *)(uintptr_t)graph->config.at};
     m.has_create_worker_session_called = m.create_worker_session_called = true;
-    return remote_call(executor, &how, &m.base, done, arg);
+    call = (struct remote_call *)remote_call(executor, &how, &m.base, done, arg);
+    if (call && graph->is_whole)
+        call->way = mu_direct_way_new(remote_of(executor)->direct, graph);
+    return (struct mu_executor_call *)call;
 }
 
-static void remote_deregister(struct mu_executor *executor, const char *session, const char *graph)
+static void remote_deregister(struct mu_executor *executor, const char *session, const char *graph,
+                              struct mu_direct_way *way)
 {
     static const struct how how = {PATH("DeregisterGraph"), NULL, 0, ANSWER_MS, false};
     Mu__Session__DeregisterGraphRequest m = MU__SESSION__DEREGISTER_GRAPH_REQUEST__INIT;
 
     m.session_handle = (char *)(uintptr_t)session;
+    mu_direct_way_drop(way);
     m.graph_handle = (char *)(uintptr_t)graph;
     m.has_create_worker_session_called = m.create_worker_session_called = true;
     remote_call(executor, &how, &m.base, NULL, NULL);
@@ -289,6 +313,33 @@ static bool run_read(struct remote_call *call, const void *bytes, size_t len)
     return is_read;
 }
 
+static void on_direct_answer(void *arg, const struct mu_executor_answer *answer)
+{
+    struct remote_call *call = arg;
+
+    call->direct = NULL;
+    call_end(call, answer);
+}
+
+/* Past gRPC. NULL: not this one. */
+static struct mu_executor_call *way_run(struct remote *r, const struct mu_executor_run *run, mu_executor_done *done,
+                                        void *arg)
+{
+    struct remote_call *call = run->way ? calloc(1, sizeof *call) : NULL;
+
+    if (!call)
+        return NULL;
+    *call = (struct remote_call){.remote = r, .is_run = true, .done = done, .arg = arg};
+    call->direct = mu_direct_run(run->way, run, on_direct_answer, call);
+    if (!call->direct) {
+        free(call);
+        return NULL;
+    }
+    MU_LIST_PUSH(r->calls, call);
+    r->num_runs++;
+    return (struct mu_executor_call *)call;
+}
+
 static struct mu_executor_call *remote_run(struct mu_executor *executor, const struct mu_executor_run *run,
                                            mu_executor_done *done, void *arg)
 {
@@ -296,9 +347,9 @@ static struct mu_executor_call *remote_run(struct mu_executor *executor, const s
     Mu__Session__RunGraphRequest m = MU__SESSION__RUN_GRAPH_REQUEST__INIT;
     Mu__Session__NamedTensor *each = calloc(run->num_send + 1, sizeof *each);
     Mu__Session__NamedTensor **all = calloc(run->num_send + 1, sizeof *all);
-    struct mu_executor_call *call = NULL;
+    struct mu_executor_call *call = way_run(remote_of(executor), run, done, arg);
 
-    for (uint32_t i = 0; each && all && i < run->num_send; i++) {
+    for (uint32_t i = 0; !call && each && all && i < run->num_send; i++) {
         mu__session__named_tensor__init(&each[i]);
         each[i].name = (char *)(uintptr_t)run->send[i].key;
         each[i].has_tensor = true;
@@ -316,7 +367,7 @@ static struct mu_executor_call *remote_run(struct mu_executor *executor, const s
     m.has_is_last_partial_run = m.is_last_partial_run = run->is_last;
     m.recv_key = (char **)(uintptr_t)run->recv;
     m.n_recv_key = run->num_recv;
-    if (each && all)
+    if (!call && each && all)
         call = remote_call(executor, &how, &m.base, done, arg);
     free(each);
     free(all);
@@ -356,7 +407,7 @@ static void on_probe_answer(void *arg, const struct mu_stub_answer *a)
         while (r->calls) {
             struct remote_call *call = r->calls;
 
-            mu_stub_cancel(call->wire);
+            remote_stop(call);
             call_end(call, &(struct mu_executor_answer){
                                .status = MUSTER_UNAVAILABLE, .text = "it does not answer any more", .is_lost = true});
         }
@@ -402,6 +453,7 @@ enum muster_status mu_executor_remote_open(const struct mu_remote_options *optio
 {
     struct remote *r = calloc(1, sizeof *r);
     enum muster_status status;
+    char name[300];
 
     if (!r)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for an executor");
@@ -417,6 +469,11 @@ enum muster_status mu_executor_remote_open(const struct mu_remote_options *optio
         return status;
     }
     r->executor = (struct mu_executor){&remote_kind, r->job, options->task, r->address, false, !options->job};
+    mu_executor_name(&r->executor, name, sizeof name);
+    if (options->channel)
+        r->direct = mu_direct_open(options->loop, options->channel - 1, name);
+    if (options->channel && !r->direct)
+        close(options->channel - 1);
     uv_timer_init(options->loop, &r->timer);
     r->timer.data = r;
     uv_timer_start(&r->timer, on_remote_timer, PROBE_MS, PROBE_MS);
@@ -435,6 +492,7 @@ void mu_executor_remote_close(struct mu_executor *executor)
         return;
     if (r->probe)
         mu_stub_cancel(r->probe);
+    mu_direct_close(r->direct);
     mu_stub_close(r->stub); /* its calls are not done any more */
     while (r->calls)
         call_free(r->calls);

@@ -49,7 +49,7 @@ void mu_master_lost(struct mu_master *service, const struct mu_executor *executo
 struct mu_master_stats {
     uint32_t sessions, running;
     uint64_t created, closed, reset, collected; /* closed: by their clients; collected: without any client left */
-    uint64_t steps, failed;
+    uint64_t steps, failed, direct;             /* direct: parts of steps that went past gRPC to their executor */
 };
 void mu_master_stats(const struct mu_master *service, struct mu_master_stats *ret_stats);
 /* Closes every session. `stopped` is called when the loop has let go of everything: at once where there is none. */
@@ -61,6 +61,7 @@ struct mu_remote_options {
     const char *address;
     const char *job; /* NULL: it knows itself which task it is, and is asked */
     uint32_t task;
+    int channel; /* 1 + a socket that ends in `muster executor`, the executor's once that is open; 0: none */
     /* Its connection has ended, or it does not answer any more. */
     void (*lost)(void *arg, struct mu_executor *executor, const char *why);
     void *arg;

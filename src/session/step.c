@@ -250,7 +250,7 @@ static void step_end(struct mu_ss_step *step)
         if (r->call)
             executor->kind->cancel(r->call);
         r->call = NULL;
-        if (is_over)
+        if (is_over && !r->is_clean)
             executor->kind->cleanup(executor, step->id);
     }
     if (step->error.status) {
@@ -308,9 +308,14 @@ static bool answer_tensors(struct mu_ss_step *step, const struct mu_executor_ans
              k < c->num_fetches && strcmp(c->fetches[c->by_key[k]].key, a->tensors[i].key) == 0; k++) {
             uint32_t f = c->by_key[k];
 
-            if (step->wants[f] && !step->tensors[f].bytes &&
-                !tensor_copy(&step->tensors[f], a->tensors[i].tensor.at, a->tensors[i].tensor.len))
+            if (!step->wants[f] || step->tensors[f].bytes)
+                continue;
+            if (a->buffers && a->buffers[i]) {
+                step->tensors[f] = (struct mu_ss_tensor){a->buffers[i], a->tensors[i].tensor.len};
+                a->buffers[i] = NULL;
+            } else if (!tensor_copy(&step->tensors[f], a->tensors[i].tensor.at, a->tensors[i].tensor.len)) {
                 return false;
+            }
         }
     return true;
 }
@@ -358,6 +363,8 @@ static void on_part_done(void *arg, const struct mu_executor_answer *a)
     char name[300];
 
     r->call = NULL;
+    r->is_clean = a->is_clean;
+    step->session->service->num_direct += a->is_clean;
     step->num_left--;
     if (a->status) {
         mu_executor_name(r->part->member->executor, name, sizeof name);
@@ -396,6 +403,7 @@ static bool part_dispatch(struct mu_ss_step *step, uint32_t number, struct mu_ex
     uint8_t options[16];
     struct mu_executor_run run = {.session = step->session->handle,
                                   .graph = c->parts[number].graph,
+                                  .way = c->parts[number].way,
                                   .step = step->id,
                                   .send = send,
                                   .recv = recv,

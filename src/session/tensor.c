@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernel/graph.pb-c.h"
+#include "session/direct.h"
 #include "session/private.h"
 
 enum { DIMS_MAX = 254, CONTENT = 4, SHAPE_MAX = 64 << 10 /* bytes of its message */ };
@@ -13,7 +14,8 @@ enum { DIMS_MAX = 254, CONTENT = 4, SHAPE_MAX = 64 << 10 /* bytes of its message
 
 struct tensor_look {
     uint64_t type, elements;
-    bool has_shape;
+    uint32_t num_dims;
+    int64_t dims[MU_DIRECT_DIMS]; /* the first ones */
     const uint8_t *content;
     size_t content_len;
 };
@@ -39,9 +41,12 @@ static bool shape_look(const uint8_t *bytes, size_t len, struct tensor_look *t)
     bool is_well = shape && !shape->unknown_rank && shape->n_dim <= DIMS_MAX;
 
     t->elements = 1;
+    t->num_dims = is_well ? (uint32_t)shape->n_dim : 0;
     for (size_t i = 0; is_well && i < shape->n_dim; i++) {
         int64_t size = shape->dim[i]->size;
 
+        if (i < MU_DIRECT_DIMS)
+            t->dims[i] = size;
         is_well = size >= 0 && (size == 0 || t->elements <= ELEMENTS_MAX / (uint64_t)size);
         t->elements *= is_well ? (uint64_t)size : 0;
     }
@@ -89,14 +94,6 @@ static bool tensor_look(const uint8_t *at, size_t len, struct tensor_look *t)
     return true;
 }
 
-/* Bytes of an element; 0: they differ. */
-static size_t element_size(uint64_t type)
-{
-    static const uint8_t sizes[] = {0, 4, 8, 4, 1, 2, 1, 0, 8, 8, 1, 1, 1, 4, 2, 2, 2, 2, 16, 2, 0, 0, 4, 8};
-
-    return type < sizeof sizes ? sizes[type] : 0;
-}
-
 /* Strings: as many lengths, then all their bytes. */
 static bool strings_fit(const struct tensor_look *t)
 {
@@ -120,7 +117,7 @@ static bool content_fits(const struct tensor_look *t)
         return true;
     if (t->type == MU__GRAPH__DATA_TYPE__DT_STRING)
         return strings_fit(t);
-    return !element_size(t->type) || t->content_len == t->elements * element_size(t->type);
+    return !mu_direct_element(t->type) || t->content_len == t->elements * mu_direct_element(t->type);
 }
 
 bool mu_ss_feed_check(const struct mu_ss_feed *feed, const char *node, ProtobufCBinaryData tensor, uint32_t number,
@@ -135,4 +132,17 @@ bool mu_ss_feed_check(const struct mu_ss_feed *feed, const char *node, ProtobufC
                           "Output 0 of type %s does not match declared output type %s for node {{node _recv_%s_%d}}",
                           mu_ss_type_name((uint32_t)t.type), mu_ss_type_name(feed->type), node, feed->output);
     return true;
+}
+
+bool mu_ss_tensor_plain(struct mu_executor_bytes bytes, struct mu_direct_tensor *ret,
+                        struct mu_executor_bytes *ret_content)
+{
+    struct tensor_look t = {0};
+
+    if (!tensor_look(bytes.at, bytes.len, &t) || t.num_dims > MU_DIRECT_DIMS)
+        return false;
+    *ret = (struct mu_direct_tensor){.type = (uint32_t)t.type, .num_dims = t.num_dims, .bytes = t.content_len};
+    memcpy(ret->dims, t.dims, sizeof t.dims);
+    *ret_content = (struct mu_executor_bytes){t.content, t.content_len};
+    return mu_direct_tensor_is_well(ret);
 }

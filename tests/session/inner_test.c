@@ -227,7 +227,7 @@ INNER_TEST(a_step_takes_what_is_fed_and_gives_what_is_fetched)
     await_answer(&answer);
     assert_int_equal(answer.status, MUSTER_ABORTED);
     assert_string_equal(answer.text, "Graph handle is not found: no");
-    one->kind->deregister_graph(one, "s", graph);
+    one->kind->deregister_graph(one, "s", graph, NULL);
 }
 
 INNER_TEST(a_device_and_ops_are_told)

@@ -74,7 +74,7 @@ class Test(unittest.TestCase):
         self.client.call("Reset")
         with self.assertRaises(grpc.RpcError):
             self.client.call("CloseSession", session_handle=reset)
-        wanted = "%s sessions 0 running 0 steps 0 failed 0 created 2 closed 1 reset 1 collected 0 executors 1" % self.address
+        wanted = "%s sessions 0 running 0 steps 0 failed 0 created 2 closed 1 reset 1 collected 0 executors 1 direct 0" % self.address
         end = time.monotonic() + PATIENCE
         while json.loads(self.muster("status", "--json"))["tf"] != wanted:  # it is noted once a second
             self.assertLess(time.monotonic(), end, self.muster("status"))

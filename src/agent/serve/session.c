@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -122,17 +123,17 @@ static int inner_open(struct mu_agent *agent)
     return state->inner ? 0 : -1;
 }
 
-static enum muster_status executor_open(struct mu_agent *agent, uint32_t i, const char *address)
+/* channel: as in struct mu_remote_options. */
+static enum muster_status executor_open(struct mu_agent *agent, uint32_t i, const char *address, int channel)
 {
     struct session_state *state = session_state(agent);
-    const struct mu_remote_options options = {
-        .loop = &agent->loop,
-        .address = address,
-        .job = state->jobs ? state->jobs[i] : NULL,
-        .task = state->jobs ? state->numbers[i] : 0,
-        .lost = on_executor_lost,
-        .arg = agent,
-    };
+    const struct mu_remote_options options = {.loop = &agent->loop,
+                                              .address = address,
+                                              .job = state->jobs ? state->jobs[i] : NULL,
+                                              .task = state->jobs ? state->numbers[i] : 0,
+                                              .channel = channel,
+                                              .lost = on_executor_lost,
+                                              .arg = agent};
 
     return mu_executor_remote_open(&options, &state->executors[i]);
 }
@@ -146,7 +147,7 @@ static int servers_open(struct mu_agent *agent, const char *list)
         size_t len = strcspn(list, ",");
 
         snprintf(address, sizeof address, "%.*s", (int)len, list);
-        if (executor_open(agent, i, address)) {
+        if (executor_open(agent, i, address, 0)) {
             mu_agent_say("no worker at %s: %s", address, muster_last_error());
             return -1;
         }
@@ -157,18 +158,16 @@ static int servers_open(struct mu_agent *agent, const char *list)
 
 /* ---- their processes --------------------------------------------------------------------------------------------- */
 
-/* Its standard output becomes `out`. 0: it could not be started, which has been said. */
-static pid_t command_start(struct mu_agent *agent, char *const *words, int out)
+/* Its standard input and output become these; -1: the agent's. 0: it could not be started, which has been said. */
+static pid_t command_start(struct mu_agent *agent, char *const *words, int in, int out)
 {
     struct mu_launch_failure failure = {"environment", ENOMEM};
-    struct mu_launch_image image = {
-        .argv = words,
-        .stdio = {-1, out, -1},
-        .keep = {-1, -1},
-        .mask = agent->launching.mask_before,
-        .defaults = agent->launching.defaults,
-        .files = agent->launching.files_before,
-    };
+    struct mu_launch_image image = {.argv = words,
+                                    .stdio = {in, out, -1},
+                                    .keep = {-1, -1},
+                                    .mask = agent->launching.mask_before,
+                                    .defaults = agent->launching.defaults,
+                                    .files = agent->launching.files_before};
     struct mu_launch_env env;
     pid_t pid = 0;
     int pidfd = -1;
@@ -186,7 +185,7 @@ static pid_t command_start(struct mu_agent *agent, char *const *words, int out)
     return pid;
 }
 
-static pid_t executor_command(struct mu_agent *agent, const char *address, int out)
+static pid_t executor_command(struct mu_agent *agent, const char *address, int in, int out)
 {
     const char *library = agent->options->tf->libtensorflow;
     char self[4096];
@@ -199,7 +198,7 @@ static pid_t executor_command(struct mu_agent *agent, const char *address, int o
         words[n++] = "--libtensorflow";
         words[n++] = library;
     }
-    return command_start(agent, (char *const *)(uintptr_t)words, out);
+    return command_start(agent, (char *const *)(uintptr_t)words, in, out);
 }
 
 static void ops_ask(struct mu_agent *agent)
@@ -207,7 +206,7 @@ static void ops_ask(struct mu_agent *agent)
     struct session_state *state = session_state(agent);
 
     state->ops_fd = memfd_create("muster-ops", MFD_CLOEXEC);
-    state->ops_pid = state->ops_fd >= 0 ? executor_command(agent, NULL, state->ops_fd) : 0;
+    state->ops_pid = state->ops_fd >= 0 ? executor_command(agent, NULL, -1, state->ops_fd) : 0;
     if (!state->ops_pid)
         mu_master_no_ops(state->master, "no process could be started that tells them");
 }
@@ -251,21 +250,25 @@ static int process_start(struct mu_agent *agent, uint32_t i)
     struct session_state *state = session_state(agent);
     struct executor_process *p = &state->processes[i];
     uint16_t port;
-    int out;
+    int out, channel[2];
 
     if (mu_launch_free_ports(&port, 1, 0)) {
         mu_agent_say("no port is free for an executor");
         return -1;
     }
     snprintf(p->address, sizeof p->address, "127.0.0.1:%u", port);
-    if (executor_open(agent, i, p->address)) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel))
+        channel[0] = channel[1] = -1; /* steps go over gRPC alone */
+    if (executor_open(agent, i, p->address, channel[0] + 1)) {
         mu_agent_say("no executor: %s", muster_last_error());
+        close(channel[0]);
+        close(channel[1]);
         return -1;
     }
     out = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    p->pid = executor_command(agent, p->address, out);
-    if (out >= 0)
-        close(out);
+    p->pid = executor_command(agent, p->address, channel[1], out);
+    close(out);
+    close(channel[1]);
     return p->pid ? 0 : -1;
 }
 
@@ -371,17 +374,15 @@ static int session_begin(struct mu_agent *agent)
     account_open(&state->tensors);
     if (executors_begin(agent))
         return -1;
-    options = (struct mu_master_options){
-        .loop = &agent->loop,
-        .address = tf->address,
-        .insecure = tf->insecure,
-        .account = agent->options->client_bytes ? &agent->clients : &state->tensors,
-        .executors = state->executors,
-        .num_executors = state->count,
-        .awaits_ops = !tf->own_kernels,
-        .said = on_master_said,
-        .arg = agent,
-    };
+    options = (struct mu_master_options){.loop = &agent->loop,
+                                         .address = tf->address,
+                                         .insecure = tf->insecure,
+                                         .account = agent->options->client_bytes ? &agent->clients : &state->tensors,
+                                         .executors = state->executors,
+                                         .num_executors = state->count,
+                                         .awaits_ops = !tf->own_kernels,
+                                         .said = on_master_said,
+                                         .arg = agent};
     if (mu_master_start(&options, &state->master) != MUSTER_OK) {
         mu_agent_say("no TensorFlow master at %s: %s", tf->address, muster_last_error());
         return -1;
@@ -424,10 +425,11 @@ static void session_describe(const struct mu_agent *agent, char *text, size_t si
     mu_master_stats(state->master, &stats);
     snprintf(text, size,
              "%s sessions %u running %u steps %llu failed %llu created %llu closed %llu reset %llu collected %llu "
-             "executors %u",
+             "executors %u direct %llu",
              mu_master_address(state->master), stats.sessions, stats.running, (unsigned long long)stats.steps,
              (unsigned long long)stats.failed, (unsigned long long)stats.created, (unsigned long long)stats.closed,
-             (unsigned long long)stats.reset, (unsigned long long)stats.collected, state->count);
+             (unsigned long long)stats.reset, (unsigned long long)stats.collected, state->count,
+             (unsigned long long)stats.direct);
 }
 
 static void session_ending(struct mu_agent *agent, int killed)

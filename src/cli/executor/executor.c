@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -64,6 +65,8 @@ static int server_run(struct mu_cli_call *call, const struct mu_tf_library *l, c
 {
     uint8_t def[256];
     void *status = l->new_status(), *server;
+    int domain = 0;
+    socklen_t len = sizeof domain;
 
     server = l->new_server(def, server_def_write(address, def), status);
     if (server && l->get_code(status) == 0)
@@ -73,6 +76,8 @@ static int server_run(struct mu_cli_call *call, const struct mu_tf_library *l, c
                                          address, l->message(status)));
     puts(address);
     fflush(stdout);
+    if (l->has_sessions && getsockopt(STDIN_FILENO, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX)
+        mu_tf_steps(l, address, STDIN_FILENO);
     l->server_join(server, status);
     return 0;
 }

@@ -95,6 +95,43 @@ static int function_find(void *library, const char *name, void *ret_function)
     return found ? 0 : -1;
 }
 
+/* What only steps need that do not come over gRPC. */
+static bool sessions_find(void *library, struct mu_tf_library *l)
+{
+    const struct {
+        const char *name;
+        void *at;
+    } functions[] = {
+        {"TF_NewGraph", &l->new_graph},
+        {"TF_DeleteGraph", &l->delete_graph},
+        {"TF_NewImportGraphDefOptions", &l->new_import},
+        {"TF_DeleteImportGraphDefOptions", &l->delete_import},
+        {"TF_GraphImportGraphDef", &l->import},
+        {"TF_GraphOperationByName", &l->operation},
+        {"TF_NewSessionOptions", &l->new_options},
+        {"TF_DeleteSessionOptions", &l->delete_options},
+        {"TF_SetTarget", &l->set_target},
+        {"TF_SetConfig", &l->set_config},
+        {"TF_NewSession", &l->new_session},
+        {"TF_CloseSession", &l->close_session},
+        {"TF_DeleteSession", &l->delete_session},
+        {"TF_SessionRun", &l->run},
+        {"TF_AllocateTensor", &l->new_tensor},
+        {"TF_DeleteTensor", &l->delete_tensor},
+        {"TF_TensorData", &l->tensor_data},
+        {"TF_TensorByteSize", &l->tensor_bytes},
+        {"TF_TensorType", &l->tensor_type},
+        {"TF_NumDims", &l->tensor_dims},
+        {"TF_Dim", &l->tensor_dim},
+        {"TF_DeleteStatus", &l->delete_status},
+    };
+
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (function_find(library, functions[i].name, functions[i].at))
+            return false;
+    return true;
+}
+
 int mu_tf_open(const char *given, struct mu_tf_library *l, char *why, size_t size)
 {
     char path[4096];
@@ -122,5 +159,6 @@ int mu_tf_open(const char *given, struct mu_tf_library *l, char *why, size_t siz
             snprintf(why, size, "%s has no %s: TensorFlow 2.12 and later have it", path, functions[i].name);
             return -1;
         }
+    l->has_sessions = sessions_find(library, l);
     return 0;
 }
