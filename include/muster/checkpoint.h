@@ -9,7 +9,7 @@
  * The parts are files in shared memory, not in the job's segment: a task that is started again finds them, and so does
  * the whole job after `muster run --restarts`. They go with the job: its launcher removes them at the end of the last
  * attempt, its guard where the launcher was killed. With `--survive` they stay for as long as the tasks go on. What is
- * to outlive the machine is the program's to write to a disk.
+ * to outlive the machine is written by `muster run --checkpoint-dir`, which also reads it back: docs/CHECKPOINT.md.
  *
  * A save copies at the speed of memory: the pages of both generations are kept by the handle, and are warm from the
  * third save on, or after muster_checkpoint_reserve(). A load is a view of the very bytes, without a copy.

@@ -7,6 +7,7 @@
  * word: that is what failure means here. The guard stays; should the adopter die too, the job survives that as well.
  * Of a job of several hosts this host's part is adopted, the leader's or another's (agent/hosts/rejoin.c).
  */
+#include "agent/checkpoint/keep.h"
 #include "agent/hosts/stay.h"
 
 #include <errno.h>
@@ -158,6 +159,7 @@ static int take_over(struct mu_agent *agent)
     find_failed(agent);
     mu_health_start(agent);
     mu_agent_begin_status(agent);
+    mu_agent_keep_on(agent);
     mu_agent_say("job %s adopted: %u of %u tasks are running (their exit statuses, and how the others ended, are lost)",
                  agent->job, agent->running, agent->local_tasks);
     return 0;

@@ -40,8 +40,9 @@ static rlim_t files_needed(const struct mu_agent *agent)
     rlim_t ray = options->ray ? 256 : 0;      /* drivers, workers and stores, each by two connections */
     rlim_t sessions = options->tf ? 1024 : 0; /* clients, and executors */
     rlim_t mpi = options->mpi == MU_AGENT_MPI_NONE || agent->launching.has_no_room_for_mpi ? 0 : 2 * clients;
+    rlim_t parts = options->checkpoint ? 2 * local : 0; /* of a generation, held and written */
 
-    return 64 + local * each + 2 * (rlim_t)options->workers + hosts + wire + stores + ray + sessions + mpi;
+    return 64 + local * each + parts + 2 * (rlim_t)options->workers + hosts + wire + stores + ray + sessions + mpi;
 }
 
 static int raise_file_limit(struct mu_agent *agent)

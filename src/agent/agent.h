@@ -118,6 +118,16 @@ struct mu_agent_elastic {
     int live; /* tasks that stay are not started again: they wait for each epoch themselves (muster/membership.h) */
 };
 
+/* Checkpoints in memory that are kept on a disk, too: agent/checkpoint/keep.c. */
+#define MU_AGENT_CHECKPOINT_EVERY     1u
+#define MU_AGENT_CHECKPOINT_EVERY_MAX 1000000u
+#define MU_AGENT_CHECKPOINT_KEEP      3u
+#define MU_AGENT_CHECKPOINT_KEEP_MAX  1000u
+struct mu_agent_checkpoint {
+    const char *dir;
+    uint32_t every, keep; /* each so manieth generation; so many of each name */
+};
+
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
 
 /* What MPI programs find in their environment. */
@@ -161,8 +171,9 @@ struct mu_agent_options {
     char *const *worker_argv;                   /* what one is; NULL: 'muster worker' */
     const struct mu_agent_resource *resources;  /* that calls may ask for */
     uint32_t num_resources;
-    const struct mu_agent_tf *tf;           /* NULL: nor is TensorFlow's master */
-    const struct mu_agent_elastic *elastic; /* NULL: the number of tasks is fixed */
+    const struct mu_agent_tf *tf;                 /* NULL: nor is TensorFlow's master */
+    const struct mu_agent_elastic *elastic;       /* NULL: the number of tasks is fixed */
+    const struct mu_agent_checkpoint *checkpoint; /* NULL: checkpoints are in memory alone */
     enum mu_agent_mpi mpi;
     /* Prints the state of every task; at the timeout. NULL: nothing is printed. */
     void (*report)(struct muster *muster, FILE *out);

@@ -25,4 +25,5 @@ const struct mu_component *const mu_components[MU_COMPONENT_COUNT] = {
     [MU_COMPONENT_GATHER] = &mu_gather_component,
     [MU_COMPONENT_CHECKPOINTS] = &mu_checkpoints_component,
     [MU_COMPONENT_ELASTIC] = &mu_elastic_component,
+    [MU_COMPONENT_KEEP] = &mu_keep_component,
 };

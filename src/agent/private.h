@@ -7,8 +7,7 @@
  * life.c     the one loop, and what is done when a phase begins
  * run.c, serve.c, adopt.c   `muster run`, `muster serve`, `muster agent --adopt`: how each opens the job
  * agent.c    what every launcher needs: limits, the loop's turn; and its taking down
- * signals.c  signals; suspend.c: ^Z
- * sentry.c   the guard
+ * signals.c  signals; suspend.c: ^Z; sentry.c: the guard
  * attempt.c  starting again: the whole job, or one task; elastic.c: with another number of tasks
  * job.c      the segment, the observer's handle, the thread that waits for deaths
  * tasks.c    start the tasks, reap them, signal them
@@ -30,6 +29,7 @@
  * health.c   errors of GPUs (with health/watch.c, health/uses.c, health/words.c)
  * status.c   what another host's tasks do and wait for; checkpoints.c: what its tasks have saved
  * gather_agent.c  what all hosts give, put together (gather.c, pieces.c)
+ * checkpoint/keep.c  checkpoints on a disk (in checkpoint/: disk.h, writer.c)
  */
 #ifndef MU_AGENT_PRIVATE_H
 #define MU_AGENT_PRIVATE_H
@@ -209,7 +209,7 @@ void mu_agent_look_pausing(struct mu_agent *agent);
 extern const struct mu_component mu_observer_component, mu_hosts_component, mu_metrics_component, mu_elastic_component,
     mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_ray_component, mu_mindspore_component,
     mu_workers_component, mu_session_component, mu_notes_component, mu_mpi_component, mu_pmix_component,
-    mu_health_component, mu_status_component, mu_gather_component, mu_checkpoints_component;
+    mu_health_component, mu_status_component, mu_gather_component, mu_checkpoints_component, mu_keep_component;
 
 /* ---- exposition.c ---- */
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */

@@ -93,7 +93,7 @@ static void row_take(struct muster_checkpoint *cp)
 static enum muster_status head_take(struct muster_checkpoint *cp)
 {
     char kept[MU_SENTENCE_MAX];
-    enum muster_status status = mu_checkpoint_folder_make(cp->folder, sizeof cp->folder);
+    enum muster_status status = mu_checkpoint_folder_make(getenv("MUSTER_RUN_ID"), cp->folder, sizeof cp->folder);
 
     if (!status)
         status = mu_checkpoint_head_open(cp->folder, cp->name, cp->ranks, true, &cp->head);

@@ -13,6 +13,9 @@
 /* The folder in shared memory that this run's checkpoints lie in, for this user. */
 void mu_checkpoint_folder(const char *run_id, char *path, size_t size);
 
+/* Make or find it. FAILED_PRECONDITION: that is no run's number; PERMISSION_DENIED: somebody else has it. */
+enum muster_status mu_checkpoint_folder_make(const char *run_id, char *path, size_t size);
+
 /* Remove it with all that lies in it, where there is one. */
 void mu_checkpoint_remove(const char *run_id);
 

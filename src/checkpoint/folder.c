@@ -32,10 +32,8 @@ static bool is_run_id(const char *run_id)
     return len > 0 && len <= 64 && strspn(run_id, "0123456789abcdefghijklmnopqrstuvwxyz-") == len;
 }
 
-enum muster_status mu_checkpoint_folder_make(char *path, size_t size)
+enum muster_status mu_checkpoint_folder_make(const char *run_id, char *path, size_t size)
 {
-    const char *run_id = getenv("MUSTER_RUN_ID");
-
     if (!is_run_id(run_id))
         return mu_fail(
             MUSTER_FAILED_PRECONDITION,

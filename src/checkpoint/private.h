@@ -6,6 +6,7 @@
  * part.c     a rank's part: its file, table and lock
  * save.c     saving; load.c: views; checkpoint.c: opening, waiting, looking
  * hosts.c    what the agents of several hosts tell each other of their ranks' rows
+ * whole.c    whole generations, for processes that are no tasks
  */
 #ifndef MU_CHECKPOINT_PRIVATE_H
 #define MU_CHECKPOINT_PRIVATE_H
@@ -105,9 +106,7 @@ struct muster_checkpoint {
 };
 
 /* ---- folder.c ---- */
-/* Make or find this run's folder. */
-enum muster_status mu_checkpoint_folder_make(char *path, size_t size);
-/* The same, of this path. */
+/* Make or find the folder at this path. */
 enum muster_status mu_checkpoint_folder_own(const char *path);
 void mu_checkpoint_head_path(const char *folder, const char *name, uint32_t ranks, char *path, size_t size);
 void mu_checkpoint_part_path(const char *folder, const char *name, uint32_t ranks, uint32_t rank, uint64_t generation,

@@ -3,6 +3,7 @@
  * does the work.
  */
 #include "cli/run/run.h"
+#include "cli/run/checkpoint.h"
 #include "cli/run/elastic.h"
 #include "cli/run/mindspore.h"
 #include "cli/run/ray.h"
@@ -23,7 +24,6 @@
 #define TRACE_EVENTS_MAX (1u << 20)
 
 #define MU_GPUS_PER_TASK_MAX 1024u
-#define ADOPT_NS             600000000000u
 
 int mu_cli_take_end(const struct mu_cli_call *call, struct mu_agent_options *options)
 {
@@ -89,65 +89,6 @@ static MU_WORDS(policy_word, "job", "task")
     if ((policy || call->values[MU_OPT_RESTART_DELAY]) && !restarts)
         return mu_cli_usage(call, "--restart-%s needs --restarts N", policy ? "policy" : "delay");
     return 0;
-}
-
-static int take_survive(struct mu_cli_call *call, struct mu_agent_options *options)
-{
-    const char *text = call->values[MU_OPT_SURVIVE];
-    uint64_t within = ADOPT_NS;
-    int code = text && *text ? mu_cli_duration(call, MU_OPT_SURVIVE, &within) : 0;
-
-    if (code || !text)
-        return code;
-    if (within == 0)
-        return mu_cli_usage(call, "--survive=0 leaves no time to adopt the job in");
-    if (*text && !call->values[MU_OPT_HOSTS] && !call->values[MU_OPT_HOSTFILE])
-        return mu_cli_usage(call, "--survive=%s needs --hosts: on one host the tasks go on to their end", text);
-    if (options->hosts && !options->output)
-        return mu_cli_usage(call,
-                            "--survive with --hosts needs --output: what other hosts' tasks write to the launcher "
-                            "has no reader once that is dead");
-    if (options->hosts && options->hosts->node == 0)
-        options->hosts->adopt_ns = within;
-    return 0;
-}
-
-static int take_output(struct mu_cli_call *call, struct mu_agent_options *options)
-{
-    char why[160];
-
-    options->output = call->values[MU_OPT_OUTPUT];
-    if (options->output &&
-        mu_launch_files_check(options->output, options->elastic ? options->elastic->most : options->num_tasks,
-                              options->restarts + (options->elastic != NULL), why, sizeof why))
-        return mu_cli_usage(call, "--output %s: %s", options->output, why);
-    if (options->survive && options->label)
-        return mu_cli_usage(call, "--survive and --label exclude each other: labels are put on by the launcher, which "
-                                  "the tasks may outlive (use --output)");
-    if (options->survive && options->pty)
-        return mu_cli_usage(call, "--survive and --pty exclude each other: the terminals end with the launcher, which "
-                                  "the tasks may outlive (use --output)");
-    if (options->survive && options->stdin_to == MU_AGENT_STDIN_ALL)
-        return mu_cli_usage(call, "--survive and --stdin all exclude each other: it is copied by the launcher, which "
-                                  "the tasks may outlive");
-    if (options->survive && options->grpc)
-        return mu_cli_usage(call,
-                            "--survive and --grpc exclude each other: the tasks' clients end with the service, and "
-                            "that with the launcher");
-    if (options->survive && options->tcpstore)
-        return mu_cli_usage(call,
-                            "--survive and --tcpstore%s exclude each other: the tasks' store ends with the "
-                            "launcher",
-                            call->values[MU_OPT_TCPSTORE] ? "" : " (MUSTER_TCPSTORE)");
-    if (options->survive && options->ray)
-        return mu_cli_usage(call, "--survive and --ray exclude each other: the scheduler ends with the launcher");
-    if (options->survive && options->mindspore)
-        return mu_cli_usage(call, "--survive and --mindspore exclude each other: the tasks' scheduler ends with the "
-                                  "launcher");
-    if (options->survive && options->memfd)
-        return mu_cli_usage(call,
-                            "--survive and --memfd exclude each other: without a name nobody could adopt the job");
-    return take_survive(call, options);
 }
 
 MU_WORDS(mu_cli_report_form, "table", "json")
@@ -366,7 +307,7 @@ static int run_take_options(struct mu_cli_call *call, uint32_t local_tasks, stru
         code = take_restarts(call, options);
     if (!code)
         code = run_take_mpi(call, options);
-    return code ? code : take_output(call, options);
+    return code ? code : mu_cli_take_output(call, options);
 }
 
 int mu_cli_job_take(struct mu_cli_call *call, struct mu_cli_job *job,
@@ -415,6 +356,7 @@ static int run_run(struct mu_cli_call *call)
     struct mu_cli_workers workers = {.text = NULL};
     struct mu_agent_tf tf = {.address = NULL};
     struct mu_agent_elastic elastic = {.least = 0};
+    struct mu_agent_checkpoint checkpoint = {.dir = NULL};
     int code = mu_cli_take_elastic(call, &elastic, &job.options);
 
     code = code ? code : mu_cli_take_grpc(call, &grpc, &job.options);
@@ -423,6 +365,7 @@ static int run_run(struct mu_cli_call *call)
     code = code ? code : mu_cli_take_mindspore(call, &mindspore, &job.options);
     code = code ? code : mu_cli_take_workers(call, &workers, &job.options);
     code = code ? code : mu_cli_take_tf(call, &tf, &job.options);
+    code = code ? code : mu_cli_take_checkpoint(call, &checkpoint, &job.options);
     code = code ? code : mu_cli_hosts_take(call, &job, &hosts);
     if (!code)
         code = mu_cli_job_take(call, &job, job.hosts ? mu_cli_hosts_place : NULL);
@@ -468,6 +411,7 @@ static const struct mu_cli_option run_options[] = {
      "what is started again: job (default), or the failing task"},
     {MU_OPT_RESTART_DELAY, 0, "restart-delay", "D", NULL, "before the first restart, doubled each time (default 1s)"},
     MU_CLI_ELASTIC_OPTIONS,
+    MU_CLI_CHECKPOINT_OPTIONS,
     {MU_OPT_SURVIVE, 0, "survive", "[=D]", NULL, "the tasks outlive the launcher's death; see 'muster agent'"},
     MU_CLI_METRICS,
     {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", NULL, "serve the coordination service of JAX and TensorFlow to the tasks"},

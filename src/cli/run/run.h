@@ -64,6 +64,8 @@ void mu_cli_job_done(struct mu_cli_job *job);
 int mu_cli_take_end(const struct mu_cli_call *call, struct mu_agent_options *options);
 /* What run and serve have both: the job's name, its segment. */
 int mu_cli_take_segment(struct mu_cli_call *call, uint32_t local_tasks, struct mu_agent_options *options);
+/* output.c: --output and --survive. 0, or 2 with a complaint printed. */
+int mu_cli_take_output(struct mu_cli_call *call, struct mu_agent_options *options);
 /* What the values of their options may be. */
 mu_cli_words mu_cli_report_form, mu_cli_visibility, mu_cli_mpi_way;
 /* At the timeout: the state of every task. */
