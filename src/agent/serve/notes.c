@@ -132,17 +132,17 @@ static int notes_begin(struct mu_agent *agent)
         return 0;
     memset(notes_state(agent)->notes, 0, sizeof notes_state(agent)->notes);
     note_all(agent);
-    uv_timer_init(&agent->loop, &notes_state(agent)->timer);
-    uv_timer_start(&notes_state(agent)->timer, note_again, NOTE_MS, NOTE_MS);
+    if (!notes_state(agent)->has_timer) /* once: the next attempt may begin before the loop has closed a handle */
+        uv_timer_init(&agent->loop, &notes_state(agent)->timer);
     notes_state(agent)->has_timer = 1;
+    uv_timer_start(&notes_state(agent)->timer, note_again, NOTE_MS, NOTE_MS);
     return 0;
 }
 
 static void notes_stop(struct mu_agent *agent)
 {
     if (notes_state(agent)->has_timer)
-        uv_close((uv_handle_t *)&notes_state(agent)->timer, NULL);
-    notes_state(agent)->has_timer = 0;
+        uv_timer_stop(&notes_state(agent)->timer);
 }
 
 const struct mu_component mu_notes_component = {.name = "notes",
