@@ -345,12 +345,24 @@ def judge_objects(judge):
     judge.time("the same, beyond Python's own start", 10e6, row("calls.start.beyond"))
 
 
+def judge_checkpoint(judge):
+    judge.about(BESIDES, "checkpoint")
+    size, name = 1 << 30, "1 GiB"
+    save, load = "checkpoint.save.%d" % size, "checkpoint.load.%d" % size
+    judge.ratio("training stands still for a checkpoint of %s, over memcpy into warm pages" % name, 1.2, judge.row(save), judge.row(save, "memcpy"))
+    judge.ratio("load of a checkpoint of %s, over memcpy" % name, 1 / 0.9, judge.row(load), judge.row(load, "memcpy"))
+    for who in ("torch.save to /dev/shm", "torch.save to a disk", "torch.distributed.checkpoint"):
+        judge.faster("training stands still for a checkpoint of %s, against %s" % (name, who), 1, judge.row(save), [judge.row(save, who)])
+        judge.faster("load of a checkpoint of %s, against %s" % (name, who), 1, judge.row(load), [judge.row(load, who)])
+
+
 def judged(results):
     judge = Judge(results)
     judge_barriers(judge)
     judge_keys(judge)
     judge_tasks(judge)
     judge_elastic(judge)
+    judge_checkpoint(judge)
     judge_hosts(judge)
     judge.about("muster run -n 8 true", "run")
     judge.ratio("muster run -n 8 true, over posix_spawn of 8", 1.3, judge.row("run.8"), judge.row("run.8", "posix_spawn"))

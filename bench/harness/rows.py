@@ -258,6 +258,20 @@ def elastic_group(tools, effort):
     return Group("elastic", contenders)
 
 
+def checkpoint_group(tools, effort):
+    """A rank's checkpoint in memory, beside what PyTorch does."""
+    from harness.compat import newest_torch
+    sizes = [str(size) for size in ([1 << 20] if effort.quick else [1 << 20, 64 << 20, 1 << 30])]
+    contenders = [own(tools, "muster", "checkpoint", effort.slice, *sizes, timeout=180)]
+    python = None if effort.quick else newest_torch()
+    for way, who in (("shm", "torch.save to /dev/shm"), ("disk", "torch.save to a disk"), ("dcp", "torch.distributed.checkpoint")):
+        if not effort.quick:
+            contenders.append(Contender(who, [python or "python3", os.path.join(HERE, "peers", "checkpoint_torch.py"), way,
+                                              str(min(effort.slice, 2)), *sizes], timeout=300, repeats=1,
+                                        missing="" if python else "no Python here has PyTorch 2.4 or later ($MUSTER_BENCH_TORCH, or make interop)"))
+    return Group("checkpoint", contenders)
+
+
 def groups(tools, effort):
     return [
         *(later("barrier%d" % size, barrier_group, tools, effort, size) for size in (2, 4, 8)),
@@ -273,7 +287,7 @@ def groups(tools, effort):
                          Contender("SharedMemory", [sys.executable, os.path.join(HERE, "peers", "sharedmemory.py"), str(effort.slice)])]),
         Group("call", [own(tools, "muster", "call", effort.slice)]),
         Group("queue", [own(tools, "muster", "queue", effort.slice)]),
-        Group("checkpoint", [own(tools, "muster", "checkpoint", effort.slice, 1 << 20, *([] if effort.quick else [64 << 20, 1 << 30]))]),
+        later("checkpoint", checkpoint_group, tools, effort),
         later("elastic", elastic_group, tools, effort),
         later("grpc", grpc_group, tools, effort),
         later("grpcio", grpcio_group, tools, effort),
