@@ -119,6 +119,7 @@ struct mu_agent_elastic {
 };
 
 /* Checkpoints in memory that are kept on a disk, too: agent/checkpoint/keep.c. */
+#define MU_AGENT_CHECKPOINT_KEY       "muster/checkpoints"
 #define MU_AGENT_CHECKPOINT_EVERY     1u
 #define MU_AGENT_CHECKPOINT_EVERY_MAX 1000000u
 #define MU_AGENT_CHECKPOINT_KEEP      3u

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -26,16 +27,20 @@ struct whole_visit {
     const char *folder;
     mu_checkpoint_whole_visit visit;
     void *arg;
+    enum muster_status status;
 };
 
 static void whole_look(void *arg, const char *name, uint32_t ranks)
 {
-    const struct whole_visit *v = arg;
+    struct whole_visit *v = arg;
     struct mu_checkpoint_whole whole = {.ranks = ranks};
     struct mu_checkpoint_head *head;
+    enum muster_status status = mu_checkpoint_head_open(v->folder, name, ranks, false, &head);
 
-    if (mu_checkpoint_head_open(v->folder, name, ranks, false, &head))
+    if (status) {
+        v->status = status == MUSTER_NOT_FOUND ? v->status : status; /* it was removed meanwhile */
         return;
+    }
     memcpy(whole.name, name, strlen(name));
     do { /* relaxed: it is another generation's step only once the word has moved on */
         whole.generation = mu_checkpoint_settle(head, ranks);
@@ -46,14 +51,12 @@ static void whole_look(void *arg, const char *name, uint32_t ranks)
     mu_checkpoint_head_close(head, ranks);
 }
 
-void mu_checkpoint_each_whole(const char *folder, mu_checkpoint_whole_visit visit, void *arg)
+enum muster_status mu_checkpoint_each_whole(const char *folder, mu_checkpoint_whole_visit visit, void *arg)
 {
     struct whole_visit v = {.folder = folder, .visit = visit, .arg = arg};
-    char kept[MU_SENTENCE_MAX];
 
-    mu_error_keep(kept);
     mu_checkpoint_each(folder, whole_look, &v);
-    mu_error_restore(kept);
+    return v.status;
 }
 
 /* ---- reading a part ---- */
@@ -112,6 +115,74 @@ void mu_checkpoint_source_close(struct mu_checkpoint_source *source)
     flock(source->fd, LOCK_UN); /* a child that is being started may have the descriptor */
     close(source->fd);
     source->fd = -1;
+}
+
+/* ---- for people ---- */
+
+struct state_visit {
+    const char *folder, *name;
+    mu_checkpoint_state_visit visit;
+    void *arg;
+};
+
+/* The ranks that are behind, where some are ahead; false: none is. */
+static bool missing_list(struct mu_checkpoint_head *head, const struct mu_checkpoint_whole *whole, char text[200])
+{
+    bool is_begun = false;
+    uint32_t count = 0;
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < whole->ranks; i++) {
+        if (mu_load_acquire(&head->rows[i].done) > whole->generation) { /* acquire: pairs with mu_checkpoint_done() */
+            is_begun = true;
+            continue;
+        }
+        if (count++ < 16)
+            len += (size_t)snprintf(text + len, 200 - len, "%s%u", count > 1 ? ", " : "", i);
+    }
+    if (count > 16)
+        snprintf(text + len, 200 - len, " and %u more", count - 16);
+    return is_begun && count > 0;
+}
+
+static uint64_t parts_bytes(const char *folder, const struct mu_checkpoint_whole *whole)
+{
+    char path[MU_CHECKPOINT_PATH_MAX];
+    struct mu_checkpoint_part part;
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < whole->ranks; i++) {
+        int fd;
+
+        mu_checkpoint_part_path(folder, whole->name, whole->ranks, i, whole->generation, path, sizeof path);
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd >= 0 && source_read(fd, &part))
+            bytes += part.bytes;
+        if (fd >= 0)
+            close(fd);
+    }
+    return bytes;
+}
+
+static void state_look(void *arg, const struct mu_checkpoint_whole *whole)
+{
+    const struct state_visit *v = arg;
+    struct mu_checkpoint_head *head;
+    char missing[200] = "";
+    bool is_missing;
+
+    if ((v->name && strcmp(v->name, whole->name) != 0) ||
+        mu_checkpoint_head_open(v->folder, whole->name, whole->ranks, false, &head))
+        return;
+    is_missing = missing_list(head, whole, missing);
+    mu_checkpoint_head_close(head, whole->ranks);
+    v->visit(v->arg, whole, parts_bytes(v->folder, whole), is_missing ? missing : NULL);
+}
+
+void mu_checkpoint_each_state(const char *folder, const char *name, mu_checkpoint_state_visit visit, void *arg)
+{
+    mu_checkpoint_each_whole(folder, state_look,
+                             &(struct state_visit){.folder = folder, .name = name, .visit = visit, .arg = arg});
 }
 
 /* ---- putting a generation back ---- */

@@ -19,10 +19,19 @@ struct mu_checkpoint_whole {
 
 /*
  * Of each head in the folder, a name and number of ranks, the newest whole generation; those that have none are left
- * out. A name may come several times: its newest is the one with the greatest generation. Never blocks.
+ * out. A name may come several times: its newest is the one with the greatest generation. Never blocks. An error is of
+ * the last head that could not be looked at, of another version of the library as a rule; the others were.
  */
 typedef void (*mu_checkpoint_whole_visit)(void *arg, const struct mu_checkpoint_whole *whole);
-void mu_checkpoint_each_whole(const char *folder, mu_checkpoint_whole_visit visit, void *arg);
+enum muster_status mu_checkpoint_each_whole(const char *folder, mu_checkpoint_whole_visit visit, void *arg);
+
+/*
+ * The same for people, of one name or of all (NULL), with the bytes of its parts, and the ranks that have not saved the
+ * generation behind it while others have ("1, 3 and 4"; NULL: none has). Locks nothing.
+ */
+typedef void (*mu_checkpoint_state_visit)(void *arg, const struct mu_checkpoint_whole *whole, uint64_t bytes,
+                                          const char *missing);
+void mu_checkpoint_each_state(const char *folder, const char *name, mu_checkpoint_state_visit visit, void *arg);
 
 /* ---- reading a part ---- */
 

@@ -198,8 +198,9 @@ struct mu_cli_call {
 };
 
 extern const struct mu_cli_verb mu_cli_run, mu_cli_serve, mu_cli_agent, mu_cli_status, mu_cli_top, mu_cli_kv,
-    mu_cli_barrier, mu_cli_task, mu_cli_event, mu_cli_object, mu_cli_scale, mu_cli_session, mu_cli_segment,
-    mu_cli_worker, mu_cli_trace, mu_cli_topo, mu_cli_bench, mu_cli_doctor, mu_cli_executor, mu_cli_version, mu_cli_help;
+    mu_cli_barrier, mu_cli_checkpoint, mu_cli_task, mu_cli_event, mu_cli_object, mu_cli_scale, mu_cli_session,
+    mu_cli_segment, mu_cli_worker, mu_cli_trace, mu_cli_topo, mu_cli_bench, mu_cli_doctor, mu_cli_executor,
+    mu_cli_version, mu_cli_help;
 /* All of them, ended by NULL. */
 extern const struct mu_cli_verb *const mu_cli_verbs[];
 

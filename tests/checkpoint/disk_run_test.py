@@ -6,6 +6,7 @@ variants: release
 timeout: 600
 """
 import glob
+import json
 import os
 import random
 import re
@@ -187,6 +188,47 @@ def test_what_cannot_be_is_refused():
     assert "another job writes its checkpoints there" in Job(path).end(125)
     job.process.send_signal(signal.SIGTERM)
     job.end(143)
+
+
+def look(*words, status=0):
+    done = subprocess.run([MUSTER, "checkpoint", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
+    assert done.returncode == status, (words, done)
+    return done.stdout
+
+
+def test_people_see_generations_in_memory_and_on_the_disk():
+    path = folder("looked")
+    assert json.loads(look("ls", "--json", path)) == []
+    Job(path, steps=4).end()
+    job = Job(path, "--restarts", "1", steps=1000000, pause=20)
+    job.find("^saved 7$")
+    until(lambda: newest(path) > 6, "generation 7")
+    rows = json.loads(look("ls", "--json", "--job", job.name))
+    memory, disk = rows[0], [r for r in rows if r["where"] == path]
+    assert memory["where"] == "memory" and memory["generation"] > 6 and memory["on_disk"] > 6 and memory["ranks"] == 2, rows
+    assert len(disk) >= 2 and all(r["problem"] is None and r["step"] == r["generation"] for r in disk), rows
+    picture = subprocess.run([MUSTER, "status", "--job", job.name], stdout=subprocess.PIPE, text=True, timeout=PATIENCE).stdout
+    assert re.search(r"^saved to %s written \d+ bytes \d+ overwritten \d+ failed 0 newest \d+$" % re.escape(path[:100]), picture, re.M), picture
+    stopped = job.tasks()[0]
+    os.kill(stopped, signal.SIGSTOP)
+    until(lambda: json.loads(look("ls", "--json", "--job", job.name))[0]["missing"] in ("0", "1"), "a rank that is behind")
+    os.kill(stopped, signal.SIGCONT)
+    assert "another job writes its checkpoints there" in look("rm", path, "model", status=1)
+    job.process.send_signal(signal.SIGTERM)
+    job.end(143)
+    look("show", path, "model")
+    last = newest(path)
+    with open(path + "/model@%d/0" % last, "r+b") as f:
+        f.seek(50000)
+        f.write(b"x" * 100)
+    assert "the part of rank 0 is damaged" in look("show", path, "model@%d" % last, status=1)
+    assert "there is no such generation" in look("show", path, "model@1", status=3)
+    look("rm", path, "model@%d" % last)
+    assert newest(path) < last
+    look("rm", path, "model")
+    assert generations(path) == [] and "there is no such generation" in look("rm", path, "model", status=3)
+    look("ls", path + "-none", status=3)
+    look("ls", "--job", "none-%d" % os.getpid(), status=3)
 
 
 def test_random_kills():

@@ -249,7 +249,7 @@ done
 # Help of every verb and command: exit status 0, on stdout.
 check 0 "$MUSTER" --help
 verbs=$(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT")
-[ "$(echo $verbs)" = "run serve agent scale status top kv barrier task event object session segment worker trace topo bench doctor executor version help" ] || fail "verbs: $verbs"
+[ "$(echo $verbs)" = "run serve agent scale status top kv barrier checkpoint task event object session segment worker trace topo bench doctor executor version help" ] || fail "verbs: $verbs"
 for verb in $verbs; do
     check 0 "$MUSTER" "$verb" --help
     err_is_empty

@@ -10,8 +10,8 @@
  * a name that begins with a dot, and the next job that uses DIR removes it. One job at a time uses DIR: it has the
  * kernel's lock of the folder (flock), which ends with it; a file system without such locks is used without.
  *
- * disk.c: the folder, what lies in it, copying; manifest.c: manifests; persist.c: writing a generation; recall.c:
- * reading generations back; writer.c: the thread that writes; keep.c: the component of the agent.
+ * disk.c: the folder, what lies in it, copying; manifest.c: manifests; note.c: which folder; persist.c: writing one;
+ * recall.c: reading generations back; writer.c: the thread that writes; keep.c: the component of the agent.
  */
 #ifndef MU_AGENT_CHECKPOINT_DISK_H
 #define MU_AGENT_CHECKPOINT_DISK_H
@@ -87,6 +87,18 @@ int mu_disk_manifest_read(const struct mu_disk *disk, const struct mu_disk_entry
 /* This user's; else errno is EPERM. */
 bool mu_disk_is_own(int fd);
 void mu_disk_forget(struct mu_disk_generation *generation);
+
+/* ---- note.c ---- */
+
+/* What a run's launcher writes where, noted in the run's folder in memory. */
+struct mu_disk_note {
+    uint32_t every, keep;
+    char path[MU_DISK_PATH_MAX];
+};
+/* 0, or an errno. */
+int mu_disk_note_write(const char *memory, const struct mu_disk_note *note);
+/* False: nothing is written. */
+bool mu_disk_note_read(const char *memory, struct mu_disk_note *ret_note);
 
 /* ---- persist.c ---- */
 

@@ -6,7 +6,7 @@
  * that could save anything, it writes the last whole generation, and the launcher waits for that: for as long as bytes
  * move, and until a signal comes.
  *
- * What an adopter needs to go on stands in a file in the run's folder, which goes with that: MU_KEEP_FILE.
+ * What an adopter needs to go on stands in the run's folder (note.c).
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,14 +20,13 @@
 #include "agent/private.h"
 #include "checkpoint/checkpoint.h"
 
-#define MU_KEEP_FILE "disk"
-#define PATIENCE_NS  30000000000ull /* without a byte */
-#define LOOK_MS      100
+#define PATIENCE_NS 30000000000ull /* without a byte */
+#define LOOK_MS     100
 
 struct keep_state {
     struct mu_writer *writer;
-    char memory[256], path[MU_DISK_PATH_MAX];
-    uint32_t every, keep;
+    char memory[256];
+    struct mu_disk_note note;
 };
 
 static struct keep_state *keep_state(const struct mu_agent *agent)
@@ -53,27 +52,15 @@ static int keep_say(const struct mu_agent *agent, const char *why)
     return -1;
 }
 
-static int keep_note(const struct keep_state *s)
-{
-    char path[320];
-    FILE *out;
-
-    snprintf(path, sizeof path, "%s/%s", s->memory, MU_KEEP_FILE);
-    out = fopen(path, "we");
-    if (!out)
-        return errno;
-    fprintf(out, "%u %u %s\n", s->every, s->keep, s->path);
-    return fclose(out) ? errno : 0;
-}
-
 static int writer_begin(struct mu_agent *agent, struct mu_disk *disk)
 {
     struct keep_state *s = keep_state(agent);
-    int rc = mu_writer_start(disk, &(struct mu_writer_options){.memory = s->memory, .every = s->every, .keep = s->keep},
-                             &s->writer);
+    int rc = mu_writer_start(
+        disk, &(struct mu_writer_options){.memory = s->memory, .every = s->note.every, .keep = s->note.keep},
+        &s->writer);
 
     if (rc)
-        mu_agent_say("cannot keep checkpoints in %s: no thread: %s", s->path, strerror(rc));
+        mu_agent_say("cannot keep checkpoints in %s: no thread: %s", s->note.path, strerror(rc));
     return rc ? -1 : 0;
 }
 
@@ -88,17 +75,17 @@ static int keep_first(struct mu_agent *agent)
 
     if (mu_disk_open(&disk, o->dir, true, why))
         return keep_say(agent, why);
-    s->every = o->every;
-    s->keep = o->keep;
-    snprintf(s->path, sizeof s->path, "%s", disk.path);
+    s->note.every = o->every;
+    s->note.keep = o->keep;
+    snprintf(s->note.path, sizeof s->note.path, "%s", disk.path);
     rc = mu_disk_claim(&disk, why);
     if (!rc)
         rc = mu_disk_recall(&disk, s->memory, &pace, why);
     if (rc && why[0])
         keep_say(agent, why);
     else if (rc)
-        mu_agent_say("checkpoints in %s are not read back: the job ends", s->path);
-    if (!rc && (rc = keep_note(s)))
+        mu_agent_say("checkpoints in %s are not read back: the job ends", s->note.path);
+    if (!rc && (rc = mu_disk_note_write(s->memory, &s->note)))
         keep_say(agent, strerror(rc));
     if (!rc)
         rc = writer_begin(agent, &disk);
@@ -110,7 +97,13 @@ static int keep_begin(struct mu_agent *agent)
 {
     struct keep_state *s = keep_state(agent);
 
-    if (!agent->options->checkpoint || s->writer)
+    if (!agent->options->checkpoint)
+        return 0;
+    if (mu_agent_be_there(agent)) { /* status is told by a key */
+        mu_agent_say("cannot keep checkpoints: %s", muster_last_error());
+        return -1;
+    }
+    if (s->writer)
         return 0;
     if (mu_checkpoint_folder_make(agent->run_id, s->memory, sizeof s->memory) == MUSTER_OK)
         return keep_first(agent);
@@ -119,28 +112,6 @@ static int keep_begin(struct mu_agent *agent)
 
 /* ---- an adopter -------------------------------------------------------------------------------------------------- */
 
-/* Every, keep and the folder, as keep_note() has them. */
-static bool note_read(struct keep_state *s)
-{
-    char path[320], line[MU_DISK_PATH_MAX + 64], *end;
-    FILE *in;
-
-    snprintf(path, sizeof path, "%s/%s", s->memory, MU_KEEP_FILE);
-    in = fopen(path, "re");
-    if (!in)
-        return false;
-    if (!fgets(line, sizeof line, in))
-        line[0] = 0;
-    fclose(in);
-    line[strcspn(line, "\n")] = 0;
-    s->every = (uint32_t)strtoul(line, &end, 10);
-    s->keep = (uint32_t)strtoul(end, &end, 10);
-    if (!s->every || !s->keep || end[0] != ' ' || end[1] != '/')
-        return false;
-    snprintf(s->path, sizeof s->path, "%s", end + 1);
-    return true;
-}
-
 void mu_agent_keep_on(struct mu_agent *agent)
 {
     struct keep_state *s = keep_state(agent);
@@ -148,10 +119,10 @@ void mu_agent_keep_on(struct mu_agent *agent)
     struct mu_disk disk;
 
     mu_checkpoint_folder(agent->run_id, s->memory, sizeof s->memory);
-    if (!note_read(s))
+    if (!mu_disk_note_read(s->memory, &s->note))
         return;
-    if (mu_disk_open(&disk, s->path, false, why) || mu_disk_claim(&disk, why))
-        mu_agent_say("checkpoints are not kept in %s any more: %s", s->path, why);
+    if (mu_disk_open(&disk, s->note.path, false, why) || mu_disk_claim(&disk, why))
+        mu_agent_say("checkpoints are not kept in %s any more: %s", s->note.path, why);
     else
         writer_begin(agent, &disk);
     mu_disk_close(&disk);
@@ -184,7 +155,7 @@ static void last_await(struct mu_agent *agent, struct mu_writer *writer)
         progress = now;
         if (muster_now_ns() >= until) {
             mu_agent_say("the disk of %s has taken nothing for %u s: the last checkpoint is given up",
-                         keep_state(agent)->path, (unsigned)(PATIENCE_NS / 1000000000u));
+                         keep_state(agent)->note.path, (unsigned)(PATIENCE_NS / 1000000000u));
             return;
         }
         if (end_is_asked(agent))
@@ -201,7 +172,7 @@ static void keep_end(struct mu_agent *agent, bool is_last)
     if (is_last)
         last_await(agent, s->writer);
     if (!mu_writer_stop(s->writer))
-        mu_agent_say("the disk of %s still holds the writer: what it has begun there is no generation", s->path);
+        mu_agent_say("the disk of %s still holds the writer: what it has begun there is no generation", s->note.path);
     s->writer = NULL;
 }
 
@@ -217,10 +188,27 @@ static void keep_close(struct mu_agent *agent)
     keep_end(agent, !agent->adopted && agent->phase == MU_PHASE_DONE);
 }
 
+/* "/scratch/train written 12 bytes 4096 overwritten 1 failed 0 newest 120"; a folder with a blank in it is "-". */
+static void keep_describe(const struct mu_agent *agent, char *text, size_t size)
+{
+    const struct keep_state *s = keep_state(agent);
+    struct mu_writer_facts facts;
+
+    if (!s->writer)
+        return;
+    mu_writer_look(s->writer, &facts);
+    snprintf(text, size, "%.100s written %llu bytes %llu overwritten %llu failed %llu newest %llu",
+             strpbrk(s->note.path, " \t\n") ? "-" : s->note.path, (unsigned long long)facts.written,
+             (unsigned long long)facts.bytes, (unsigned long long)facts.overwritten, (unsigned long long)facts.failed,
+             (unsigned long long)facts.newest.generation);
+}
+
 const struct mu_component mu_keep_component = {
     .name = "keep",
     .state_size = sizeof(struct keep_state),
     .begin = keep_begin,
     .clear = keep_clear,
     .close = keep_close,
+    .key = MU_AGENT_CHECKPOINT_KEY,
+    .describe = keep_describe,
 };

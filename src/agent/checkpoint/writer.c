@@ -39,8 +39,9 @@ struct mu_writer {
     char memory[512];
     uint32_t every, keep;
     pthread_t thread;
-    struct writer_name *names; /* the thread's own */
+    struct writer_name *names; /* the thread's own, and these */
     size_t count;
+    bool is_blind; /* what is in memory could not be looked at, which has been said */
     pthread_mutex_t lock;
     pthread_cond_t moved;
     bool is_finishing, is_stopped, has_ended; /* these and what follows: by the lock */
@@ -72,6 +73,17 @@ static void name_see(void *arg, const struct mu_checkpoint_whole *whole)
 
     if (name && whole->generation > name->whole.generation)
         name->whole = *whole;
+}
+
+static void memory_see(struct mu_writer *w)
+{
+    if (mu_checkpoint_each_whole(w->memory, name_see, w) == MUSTER_OK) {
+        w->is_blind = false;
+    } else if (!w->is_blind) {
+        w->is_blind = true;
+        mu_agent_say("checkpoints are not written to %s: %s (have the tasks another version of libmuster?)",
+                     w->disk.path, muster_last_error());
+    }
 }
 
 /* What the folder has already: no generation is written twice. */
@@ -212,10 +224,10 @@ static void *writer_run(void *arg)
     struct mu_writer *w = arg;
     bool is_last = false;
 
-    mu_checkpoint_each_whole(w->memory, name_see, w);
+    memory_see(w);
     written_find(w);
     while (!is_last && writer_sleep(w, &is_last)) {
-        mu_checkpoint_each_whole(w->memory, name_see, w);
+        memory_see(w);
         for (size_t i = 0; i < w->count; i++)
             if (is_due(w, &w->names[i], is_last))
                 name_write(w, &w->names[i]);

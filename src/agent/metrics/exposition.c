@@ -17,7 +17,7 @@ static bool task_lives(const void *arg, uint32_t task_id)
 static const char *service_note(const void *arg, unsigned which, char *text, size_t size)
 {
     static const enum mu_component_id ids[] = {MU_COMPONENT_RAY, MU_COMPONENT_MINDSPORE, MU_COMPONENT_ELASTIC,
-                                               MU_COMPONENT_SESSION};
+                                               MU_COMPONENT_SESSION, MU_COMPONENT_KEEP};
     const struct mu_agent *agent = arg;
     const struct mu_component *c = which < sizeof ids / sizeof ids[0] ? agent->components[ids[which]] : NULL;
 

@@ -128,7 +128,7 @@ static void note_again(uv_timer_t *timer)
 
 static int notes_begin(struct mu_agent *agent)
 {
-    if (!mu_agent_has_coord(agent) && !agent->options->ray && !agent->options->tf)
+    if (!mu_agent_has_coord(agent) && !agent->options->ray && !agent->options->tf && !agent->options->checkpoint)
         return 0;
     memset(notes_state(agent)->notes, 0, sizeof notes_state(agent)->notes);
     note_all(agent);

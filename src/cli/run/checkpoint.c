@@ -25,8 +25,8 @@ int mu_cli_take_checkpoint(const struct mu_cli_call *call, struct mu_agent_check
                             : !every          ? "every 0: 1 is each generation"
                                               : "keep 0: 1 keeps the newest");
     if (call->values[MU_OPT_HOSTS] || call->values[MU_OPT_HOSTFILE])
-        return mu_cli_usage(call, "--checkpoint-dir and --hosts exclude each other: a job of several hosts has no "
-                                  "checkpoints in memory that could be written");
+        return mu_cli_usage(call, "--checkpoint-dir and --hosts exclude each other: each host has only the parts of "
+                                  "its own tasks, and a generation on a disk has all of them");
     checkpoint->every = (uint32_t)every;
     checkpoint->keep = (uint32_t)keep;
     options->checkpoint = checkpoint;

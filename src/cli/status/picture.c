@@ -336,6 +336,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     if (picture.leaves > picture.count)
         picture.leaves = 0;
     picture_take_mpi(muster, &picture);
+    picture_take_note(muster, &picture, MU_AGENT_CHECKPOINT_KEY, picture.disk, sizeof picture.disk);
     picture_take_note(muster, &picture, MU_AGENT_RAY_KEY, picture.ray, sizeof picture.ray);
     picture_take_note(muster, &picture, MU_AGENT_TF_KEY, picture.tf, sizeof picture.tf);
     picture_take_mindspore(muster, &picture);

@@ -91,6 +91,7 @@ struct mu_cli_picture {
     uint32_t num_hosts, own_host;
     struct muster_kv_list *mpi; /* the waiters in MPI, by host; NULL: not known here */
     char tf[224];               /* TensorFlow's master, likewise */
+    char disk[224];             /* where checkpoints are written, and how many; "": nowhere, or elsewhere */
     char ray[224];              /* Ray's scheduler, where it is and what it does; "": it is not served, or elsewhere */
     int in_error;               /* some non-recoverable task is: */
     struct muster_error error;

@@ -275,6 +275,7 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
     }
     print_served(picture, MU_CLI_GRPC, "grpc", out);
     print_served(picture, MU_CLI_TCPSTORE, "tcpstore", out);
+    print_note("saved to ", picture->disk, out);
     print_note("ray      ", picture->ray, out);
     print_note("tf       ", picture->tf, out);
     print_mindspore(&picture->mindspore, out);

@@ -201,6 +201,10 @@ void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
     mu_cli_json_close(&json, ']');
     json_hosts(&json, picture);
     json_served(&json, picture->served);
+    if (picture->disk[0])
+        mu_cli_json_text(&json, "checkpoints", picture->disk);
+    else
+        mu_cli_json_null(&json, "checkpoints");
     if (picture->ray[0])
         mu_cli_json_text(&json, "ray", picture->ray);
     else
