@@ -74,7 +74,7 @@ static int rank_run(void *arg)
     struct muster_checkpoint_tensor t = {
         .name = "v", .dtype = "uint64", .num_dims = 1, .shape = {VALUES}, .data = values, .len = sizeof values};
     struct muster *m = test_join(job.name, (int32_t)rank, MUSTER_JOIN_RECOVERABLE);
-    struct muster_checkpoint *cp;
+    struct muster_checkpoint *cp = NULL;
     uint64_t generation, saved;
 
     CHECK(m && !muster_checkpoint_open(m, "model", &cp));
