@@ -92,11 +92,15 @@ static void class_drop(node *n)
 static char *transfer_name(const node *n)
 {
     const Mu__Graph__AttrValue *name = mu_ss_attr(n, "tensor_name"), *is_client = mu_ss_attr(n, "client_terminated");
+    char *text;
 
     if (!name || name->value_case != MU__GRAPH__ATTR_VALUE__VALUE_S || !is_client ||
         is_client->value_case != MU__GRAPH__ATTR_VALUE__VALUE_B || !is_client->b)
         return NULL;
-    return strndup((const char *)name->s.data, name->s.len);
+    text = calloc(1, name->s.len + 1); /* the bytes end without a NUL */
+    if (text && name->s.len)
+        memcpy(text, name->s.data, name->s.len);
+    return text;
 }
 
 /* False: the graph is none that is run so. */
