@@ -1,6 +1,7 @@
 #!/bin/bash
 # run --elastic beside what counts tasks: each epoch has a coordination service, PMI and checkpoints of its own number of
 # tasks; checkpoints are refused beside --live. And what becomes of a live task that has done its work.
+# variants: release
 . "$(dirname "$0")/../cli/common.sh"
 . "$(dirname "$0")/guests.sh"
 scale() { "$MUSTER" scale --job "$JOB" "$@"; }
