@@ -128,6 +128,9 @@ static bool done_take(struct mu_direct *d, struct mu_direct_coming *in)
 
     if (!call)
         return true; /* it was cancelled */
+    for (const struct mu_direct_piece *p = d->out; p; p = p->next)
+        if (p->call == call)
+            return false; /* it answers what it has not read yet */
     if (in->head.status) {
         a.status = in->head.status <= MUSTER_DATA_LOSS ? (enum muster_status)in->head.status : MUSTER_UNKNOWN;
         told = words_tell(d, in->words);
@@ -149,8 +152,13 @@ static bool coming_take(struct mu_direct *d, struct mu_direct_coming *in)
     if (in->head.kind == MU_DIRECT_DONE)
         return done_take(d, in);
     for (struct mu_direct_way *way = d->ways; way; way = way->next)
-        if (way->id == in->head.id && way->state == MU_DIRECT_WAY_BUILDING)
-            way->state = in->head.status ? MU_DIRECT_WAY_REFUSED : MU_DIRECT_WAY_READY;
+        if (way->id == in->head.id) {
+            if (way->state == MU_DIRECT_WAY_BUILDING)
+                way->state = in->head.status ? MU_DIRECT_WAY_REFUSED : MU_DIRECT_WAY_READY;
+            return true;
+        }
+    if (!in->head.status) /* it was dropped while it was built, perhaps before the executor had it in its list */
+        mu_direct_drop_say(d, in->head.id);
     return true;
 }
 

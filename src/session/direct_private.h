@@ -74,6 +74,8 @@ struct mu_direct_piece *mu_direct_piece_new(size_t len);
 
 /* ---- direct_way.c ---- */
 void mu_direct_way_say(struct mu_direct_way *way); /* BUILD is said, or it never will be */
+/* The graph of this number is wanted no more; an executor that has none ignores it. */
+void mu_direct_drop_say(struct mu_direct *direct, uint64_t id);
 
 /* ---- direct_in.c ---- */
 void mu_direct_on_event(uv_poll_t *poll, int status, int events);

@@ -367,22 +367,24 @@ void mu_direct_way_say(struct mu_direct_way *way)
     way_forget(way);
 }
 
+void mu_direct_drop_say(struct mu_direct *d, uint64_t id)
+{
+    struct mu_direct_head head = {.kind = MU_DIRECT_DROP, .id = id};
+    struct mu_direct_piece *p = d->is_broken ? NULL : mu_direct_piece_new(sizeof head);
+
+    if (!p)
+        return;
+    memcpy(p + 1, &head, sizeof head);
+    MU_QUEUE_APPEND(d->out, d->out_last, p);
+    mu_direct_flush(d);
+}
+
 void mu_direct_way_drop(struct mu_direct_way *way)
 {
-    struct mu_direct_head head = {.kind = MU_DIRECT_DROP, .id = way ? way->id : 0};
-    struct mu_direct_piece *p;
-
     if (!way)
         return;
-    p = way->state == MU_DIRECT_WAY_BUILDING || way->state == MU_DIRECT_WAY_READY ? mu_direct_piece_new(sizeof head)
-                                                                                  : NULL;
-    if (p && !way->direct->is_broken) {
-        memcpy(p + 1, &head, sizeof head);
-        MU_QUEUE_APPEND(way->direct->out, way->direct->out_last, p);
-        mu_direct_flush(way->direct);
-    } else {
-        free(p);
-    }
+    if (way->state == MU_DIRECT_WAY_BUILDING || way->state == MU_DIRECT_WAY_READY)
+        mu_direct_drop_say(way->direct, way->id);
     MU_LIST_DROP(way->direct->ways, way);
     way_forget(way);
     mu_direct_names_free(&way->names);
