@@ -374,6 +374,52 @@ CHANNEL_TEST(a_cancelled_step_leaves_no_half_frame)
 }
 
 /* Each is a frame that no executor says, with a step on its way: that ends, and later ones go the other way. */
+CHANNEL_TEST(a_graph_that_is_dropped_while_it_is_built_is_dropped_once_more)
+{
+    struct mu_direct_head head;
+    struct answer answer;
+    uint8_t *words;
+    uint64_t id;
+
+    assert_null(run(long_tensor, long_len, &answer));
+    assert_null(run(long_tensor, long_len, &answer));
+    peer_read(&head, sizeof head);
+    words = malloc(head.words);
+    peer_read(words, head.words);
+    free(words);
+    id = head.id;
+    mu_direct_way_drop(way);
+    way = NULL;
+    peer_read(&head, sizeof head);
+    assert_int_equal(head.kind, MU_DIRECT_DROP);
+    head = (struct mu_direct_head){.kind = MU_DIRECT_BUILT, .id = id}; /* its thread was slower than the drop's */
+    peer_write(&head, sizeof head);
+    for (int i = 0; i < 10; i++)
+        turn();
+    peer_read(&head, sizeof head);
+    assert_int_equal(head.kind, MU_DIRECT_DROP);
+    assert_int_equal(head.id, id);
+}
+
+CHANNEL_TEST(an_answer_before_its_step_is_read_ends_the_channel)
+{
+    size_t len;
+    uint8_t *tensor = tensor_make(16 << 20, 1, &len); /* 64 MiB: more than a socket takes */
+    struct mu_direct_head head;
+    struct answer answer;
+
+    graph_free(built());
+    assert_non_null(run(tensor, len, &answer));
+    peer_read(&head, sizeof head);
+    two_answer(head.id);
+    await_answer(&answer.count);
+    assert_int_equal(answer.status, MUSTER_UNAVAILABLE);
+    assert_true(answer.is_lost);
+    free(tensor);
+    for (int i = 0; i < 10; i++)
+        turn(); /* nothing of it is sent any more */
+}
+
 CHANNEL_TEST(a_wrong_frame_ends_the_channel_and_nothing_else)
 {
     static const struct {
