@@ -65,9 +65,7 @@ await "3 tasks are in epoch 1" has_lines 1 3
 kill -KILL "$(pid_of 1 0)"
 await "3 tasks are in epoch 3" has_lines 3 3
 ranks_are 2 '0/2:1 1/2:2'
-comer=$(awk '$1 == 3 && $2 == "2/3" { print $4 }' "$TMPDIR/out") # 3 where the dead one's process was not reaped yet
-[ "$comer" = 0 ] || comer=3
-ranks_are 3 "0/3:1 1/3:2 2/3:$comer"
+ranks_are 3 '0/3:1 1/3:2 2/3:0'
 kill -KILL "$(pid_of 3 1)" # and no other, for it was said how often
 await "2 tasks are in epoch 4" has_lines 4 2
 check 0 "$MUSTER" kv set --job "$JOB" stop now
@@ -87,6 +85,19 @@ start -n 2 -- sh -c '[ "$MUSTER_TASK_ID" -lt 2 ] || exit 0; exec "$1"' sh "$EPOC
 await "2 tasks are in epoch 1" has_lines 1 2
 check 1 scale 3
 err_has 'change 1 was cancelled: task 2 (pid [0-9]*), which was to come, exited with status 0'
+check 0 "$MUSTER" kv set --job "$JOB" stop now
+ends 0
+
+# Nor does one that cannot be started end the job: its change is over, and a later one can have it.
+cp "$EPOCHS" "$TMPDIR/epochs"
+start -n 2 -- "$TMPDIR/epochs"
+await "2 tasks are in epoch 1" has_lines 1 2
+mv "$TMPDIR/epochs" "$TMPDIR/away"
+check 1 scale 3
+err_has 'change 1 was cancelled: task 2, which was to come, cannot be started'
+mv "$TMPDIR/away" "$TMPDIR/epochs"
+check 0 scale 3
+await "3 tasks are in epoch 2" has_lines 2 3
 check 0 "$MUSTER" kv set --job "$JOB" stop now
 ends 0
 

@@ -13,6 +13,7 @@
  */
 #include "agent/process/elastic.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,21 @@
 #include "segment/members.h"
 
 #define REPLACE_NS 60000000000u /* within which one that replaces another takes part */
+
+/* It cannot be started, and why has been said. The others need not end for that: the change is over. */
+static void comer_failed(struct mu_agent *agent, uint32_t task_id, uint64_t change)
+{
+    char why[120];
+
+    if (mu_agent_follows(agent)) { /* the leader ends the job: a follower waits for no answer of it here */
+        mu_agent_post(agent, MU_ON_END);
+        mu_agent_tell_failed(agent);
+        return;
+    }
+    agent->spawn_status = 0;
+    snprintf(why, sizeof why, "task %u, which was to come, cannot be started", task_id);
+    muster_membership_cancel(agent->muster, change, why);
+}
 
 static void live_start(struct mu_agent *agent, uint32_t task_id, uint64_t change)
 {
@@ -31,8 +47,7 @@ static void live_start(struct mu_agent *agent, uint32_t task_id, uint64_t change
     task->attempt += (uint32_t)task->started;
     mu_agent_elastic(agent)->leavers[task_id] = (struct mu_agent_leaver){.change = change};
     if (mu_agent_start_task(agent, task_id)) {
-        mu_agent_post(agent, MU_ON_END);
-        mu_agent_tell_failed(agent);
+        comer_failed(agent, task_id, change);
         return;
     }
     agent->anew++;
@@ -49,6 +64,7 @@ static void live_end(struct mu_agent *agent, uint32_t task_id, uint64_t now)
         leaver->end_at = now + agent->options->grace_ns;
     } else if (now >= leaver->end_at) {
         kill(-task->pid, leaver->is_told ? SIGKILL : SIGTERM); /* not reaped: the group's number is its own */
+        kill(-task->pid, SIGCONT);                             /* one that is stopped hears it, too */
         task->by_us = 1;
         leaver->end_at = now + agent->options->grace_ns;
         leaver->is_told = 1;
@@ -65,7 +81,19 @@ static void live_settle(struct mu_agent *agent, uint32_t task_id, const struct m
     if (!(flags & (MU_IS_NEXT | MU_IS_MEMBER)) && task->started && !task->ended)
         live_end(agent, task_id, now);
     else
-        mu_agent_elastic(agent)->leavers[task_id].end_at = 0;
+        mu_agent_elastic(agent)->leavers[task_id].end_at = mu_agent_elastic(agent)->leavers[task_id].is_told = 0;
+}
+
+/* A process is dead, and not reaped yet: its number is free in a moment. */
+static bool number_is_coming_free(const struct mu_agent *agent)
+{
+    for (uint32_t i = agent->first_task; i < mu_agent_tasks_end(agent); i++) {
+        struct pollfd pfd = {.fd = agent->tasks[i].pidfd, .events = POLLIN};
+
+        if (agent->tasks[i].started && !agent->tasks[i].ended && poll(&pfd, 1, 0) > 0)
+            return true;
+    }
+    return false;
 }
 
 /* Tasks are missing: the lowest numbers that are free are to come, by one change: its outcome is as many as there are
@@ -77,7 +105,7 @@ static void live_replace(struct mu_agent *agent, const struct mu_membership_copy
     int32_t *come;
 
     if (agent->options->elastic->on_failure != MU_AGENT_REPLACE || c->head.phase != MUSTER_PHASE_STEADY ||
-        state->size >= state->target || state->failures >= agent->options->restarts)
+        state->size >= state->target || state->failures >= agent->options->restarts || number_is_coming_free(agent))
         return;
     missing = missing < left ? missing : left;
     come = calloc(missing, sizeof *come);
