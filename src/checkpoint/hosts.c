@@ -339,7 +339,8 @@ bool mu_checkpoint_relay_hear(struct mu_checkpoint_relay *relay, uint32_t first,
     while (u->left) {
         struct same_rows run = run_unpack(u);
 
-        if (u->failed || run.first < first || run.count > count || run.first - first > count - run.count)
+        if (u->failed || run.first < first || run.count > count || run.first - first > count - run.count ||
+            run.done >= MU_CHECKPOINT_WITHDRAWAL >> 1)
             return false;
         for (uint32_t r = run.first; h && r < run.first + run.count; r++)
             row_hear(relay, h->head, r, &run);

@@ -285,6 +285,8 @@ RELAY_TEST(a_row_that_is_late_is_told_in_time)
     assert_int_equal(mu_load_relaxed(&heads[2]->rows[3].done), 0);
 }
 
+static uint64_t generation_told = 1;
+
 static bool hear(uint32_t host, uint32_t first, uint32_t count, const char *name, uint32_t begin, uint32_t num,
                  size_t cut)
 {
@@ -295,7 +297,8 @@ static bool hear(uint32_t host, uint32_t first, uint32_t count, const char *name
     mu_pack_text(&p, name);
     mu_pack_u32(&p, begin);
     mu_pack_u32(&p, num);
-    for (int i = 0; i < 3; i++)
+    mu_pack_u64(&p, generation_told);
+    for (int i = 0; i < 2; i++)
         mu_pack_u64(&p, 1);
     u = mu_unpack_of(p.bytes, p.len - cut);
     good = mu_checkpoint_relay_hear(relays[host], first, count, &u);
@@ -312,6 +315,9 @@ RELAY_TEST(what_is_damaged_is_refused)
     assert_false(hear(1, 0, RANKS, "m", RANKS, 1, 0));  /* no rank */
     assert_false(hear(0, 2, 2, "../m", 2, 1, 0));       /* a way out of the folder */
     assert_false(hear(0, 2, 2, "", 2, 1, 0));
+    generation_told = 1ull << 47;
+    assert_false(hear(0, 2, 2, "m", 2, 2, 0)); /* more than the word has room for */
+    generation_told = 1;
     for (size_t cut = 1; cut < 32; cut++)
         assert_false(hear(0, 2, 2, "m", 2, 1, cut));
     assert_int_equal(mu_load_relaxed(&heads[0]->rows[4].done), 0); /* relaxed, both: there is one thread */
