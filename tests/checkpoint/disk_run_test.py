@@ -179,6 +179,7 @@ def test_what_cannot_be_is_refused():
             (("--checkpoint-dir", "/proc/self/none"), 125, "cannot make the folder /proc/self/none"),
             (("--checkpoint-dir", "/sys/kernel"), 125, "it cannot be written to: "),
             (("--checkpoint-dir", path, "--hosts", "a:1,b:1"), 2, "--checkpoint-dir and --hosts exclude each other"),
+            (("--checkpoint-dir", path, "--elastic", "1:2", "--live"), 2, "--checkpoint-dir and --live exclude each other"),
             (("--checkpoint-every", "2"), 2, "--checkpoint-every needs --checkpoint-dir DIR"),
             (("--checkpoint-dir", path, "--checkpoint-keep", "0"), 2, "--checkpoint-keep 0: 1 keeps the newest")):
         done = subprocess.run([MUSTER, "run", *options, "true"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)

@@ -27,6 +27,10 @@ int mu_cli_take_checkpoint(const struct mu_cli_call *call, struct mu_agent_check
     if (call->values[MU_OPT_HOSTS] || call->values[MU_OPT_HOSTFILE])
         return mu_cli_usage(call, "--checkpoint-dir and --hosts exclude each other: each host has only the parts of "
                                   "its own tasks, and a generation on a disk has all of them");
+    if (call->values[MU_OPT_LIVE])
+        return mu_cli_usage(call,
+                            "--checkpoint-dir and --live exclude each other: a checkpoint is of a fixed number of "
+                            "ranks, and a live job has none");
     checkpoint->every = (uint32_t)every;
     checkpoint->keep = (uint32_t)keep;
     options->checkpoint = checkpoint;
