@@ -128,11 +128,6 @@ struct mu_holding *mu_ledger_lingerer(struct mu_ledger *ledger)
     return NULL;
 }
 
-uint32_t mu_ledger_count(const struct mu_ledger *ledger)
-{
-    return ledger->used;
-}
-
 /* ---- the table ---- */
 
 static uint32_t table_place(const struct mu_ledger *l, uint64_t ref)

@@ -53,7 +53,4 @@ uint64_t mu_ledger_maker(const struct mu_ledger *ledger);
 /* The process leaves: drop everything. */
 void mu_ledger_close(struct muster *m);
 
-/* How many objects the process holds. */
-uint32_t mu_ledger_count(const struct mu_ledger *ledger);
-
 #endif

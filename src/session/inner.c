@@ -346,11 +346,6 @@ struct mu_executor *mu_inner_executor(struct mu_inner *local, const char *job, u
     return &executor->base;
 }
 
-size_t mu_inner_memory(const struct mu_inner *local)
-{
-    return local->memory.held;
-}
-
 static void on_closed(uv_handle_t *handle)
 {
     struct mu_inner *local = handle->data;

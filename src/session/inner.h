@@ -20,7 +20,6 @@ struct mu_inner;
 struct mu_inner *mu_inner_new(uv_loop_t *loop, size_t memory);
 /* job is copied; address: "". NULL: no memory. It lives as long as its mu_inner. */
 struct mu_executor *mu_inner_executor(struct mu_inner *local, const char *job, uint32_t task);
-size_t mu_inner_memory(const struct mu_inner *local); /* what their tensors take */
 /* Nobody has a call any more. `stopped`, which may be NULL, is called when the loop and its threads have let go. */
 void mu_inner_free(struct mu_inner *local, void (*stopped)(void *arg), void *arg);
 
